@@ -21,7 +21,8 @@ pub(crate) struct InProcess {
 }
 
 impl InProcess {
-    /// For `size` ranks. `part` names the communicator ("of color 3"), if it was made from another one.
+    /// For `size` ranks. `part` names the communicator ("of color 3"), if it was made from another
+    /// one.
     pub(crate) fn new(size: usize, part: Option<String>, sharing: Option<Sharing>) -> Self {
         Self {
             size,
@@ -44,7 +45,8 @@ impl InProcess {
         Self::new(ranks.len(), Some(part), sharing)
     }
 
-    /// For a communicator of `size` ranks that is made from this one and lives on without it: it shares with its own parts only.
+    /// For a communicator of `size` ranks that is made from this one and lives on without it: it
+    /// shares with its own parts only.
     pub(crate) fn of_rest(&self, size: usize, part: String) -> Self {
         Self::new(size, Some(part), self.sharing.as_ref().map(|_| Sharing::new(size)))
     }

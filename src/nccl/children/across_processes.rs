@@ -1,4 +1,5 @@
-//! Has the ranks of a checked communicator, which live in several processes, meet before other communicators are made of it, or it is resumed.
+//! Has the ranks of a checked communicator, which live in several processes, meet before other
+//! communicators are made of it, or it is resumed.
 
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ use crate::nccl::wait::comparison::Comparison;
 /// How long one look into the store takes.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits until all have come that `plan` takes: those that go on, with their places.
+/// Waits until all ranks have come that `plan` needs. Returns those that go on, with what they ask
+/// for.
 ///
 /// # Errors
-/// [`NotAgreed::Nothing`] where this rank is late and nobody relies on it.
+/// [`NotAgreed::Nothing`] if this rank gives up and no other relies on it.
 pub(super) fn meet<'a>(
     operation: &'static str,
     inner: &'a Inner,
@@ -32,7 +34,7 @@ pub(super) fn meet<'a>(
     let party = match plan.signature() {
         Some(signature) => round(operation, inner, checked, signature, &deadline)?,
         None => {
-            // Who is not ready yet does not let the others rely on it.
+            // A rank that is not ready does not let the others rely on it.
             promise(operation, inner, &deadline).map_err(NotAgreed::late)?;
             inner.redeem();
             seat(operation, inner, checked, (plan, place), &deadline)?
@@ -44,7 +46,7 @@ pub(super) fn meet<'a>(
     Ok(party)
 }
 
-/// Those who come to a resume or a grow do so among their collectives.
+/// Waits for the others among the collectives, for a resume or a grow.
 fn round(
     operation: &'static str,
     inner: &Inner,
@@ -70,8 +72,9 @@ fn round(
     }
 }
 
-/// The others meet outside of the sequence of their collectives. A store that is slow to answer may have done what it was asked: who has
-/// come relies on nothing but what stands there, until it has risen.
+/// Waits for the others outside of the sequence of collectives. A store that is slow to answer may
+/// have carried out the request. So a rank that has come trusts only the values in the store, until
+/// it has withdrawn.
 fn seat(
     operation: &'static str,
     inner: &Inner,
@@ -85,7 +88,7 @@ fn seat(
         match checked.look(operation, &mut seat, inner.is_active(), LOOK) {
             Ok(Found::Go(party)) => return Ok(party),
             Ok(Found::Wait) => {}
-            // It may say so at once.
+            // The store may answer at once.
             Err(Error::Timeout { .. }) => std::thread::sleep(LOOK),
             Err(error) => return Err(error.into()),
         }
@@ -106,7 +109,7 @@ fn seat(
     }
 }
 
-/// Promises visits: it may still be being stopped.
+/// Promises visits to `inner`. Waits while it is being stopped by a revoke.
 fn promise(operation: &'static str, inner: &Inner, deadline: &Deadline) -> Result<()> {
     let mut round = 0;
     while !inner.promise_division() {

@@ -1,7 +1,8 @@
 //! The configuration of a communicator that is made of another one.
 //!
-//! A child without a configuration has that of its parent. But if a configuration is passed, NCCL fills its unset fields with its own defaults.
-//! So they are filled from the parent here, and both cases are alike.
+//! A child without a configuration has that of its parent. But if a configuration is passed, NCCL
+//! fills its unset fields with its own defaults. So they are filled from the parent here, and both
+//! cases are alike.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ pub(crate) struct ChildConfig {
 }
 
 impl ChildConfig {
-    /// Makes the configuration of a child of `inner`: `config`, with its unset fields filled from `inner`.
+    /// Makes the configuration of a child of `inner`: `config`, with its unset fields filled from
+    /// `inner`.
     pub(crate) fn of(operation: &'static str, inner: &Inner, config: &Config) -> Result<Self> {
         let parent = inner.local_ranks.config();
         let shares = environment::shares(parent.shares());
@@ -46,7 +48,8 @@ impl ChildConfig {
     }
 }
 
-/// Returns an error if a child shares resources and its parent does not, or the other way round: ranks that share are freed together.
+/// Returns an error if a child shares resources and its parent does not, or the other way round:
+/// ranks that share are freed together.
 fn kept(operation: &'static str, what: &'static str, parent: bool, child: bool) -> Result<()> {
     if parent == child {
         return Ok(());

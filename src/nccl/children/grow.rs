@@ -30,12 +30,12 @@ pub(crate) struct Invited {
     pub(crate) size: usize,
     /// The ranks of the grown communicator, if it is a clique.
     pub(crate) clique: Option<Arc<LocalRanks>>,
-    /// That of the ranks that invite.
+    /// The configuration of the ranks that invite.
     pub(crate) config: Config,
     pub(crate) timeout: Duration,
 }
 
-/// Checks how many ranks are to come; how many there are then.
+/// Checks the number of new ranks. Returns the number of all ranks of the grown communicator.
 fn size_of(operation: &'static str, inner: &Inner, more: usize) -> Result<usize> {
     let most = c_int::MAX as usize - inner.size;
     if (1..=most).contains(&more) {
@@ -44,8 +44,8 @@ fn size_of(operation: &'static str, inner: &Inner, more: usize) -> Result<usize>
     Err(Error::argument(operation, "more", format_args!("1 to {most}"), more))
 }
 
-/// Waits until `members` have done what was enqueued, for who is going to invite. An invitation by which nobody grows stays open, and nothing
-/// else can be made of them.
+/// Waits for the work of `members`, before one of them invites. An invitation by which they do not
+/// grow stays open, and nothing else can be made of them.
 pub(crate) fn approach(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
@@ -53,7 +53,7 @@ pub(crate) fn approach(operation: &'static str, members: &[&Arc<Inner>]) -> Resu
     settle(operation, members)
 }
 
-/// Wraps `ncclCommGetUniqueId`: invites `more` ranks, in the name of all.
+/// Wraps `ncclCommGetUniqueId`: invites `more` ranks, on behalf of all ranks.
 pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Result<Invited> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
@@ -89,7 +89,8 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
     Ok(Invited { id: open.id, key, size, clique, config, timeout })
 }
 
-/// Whether `inner` can grow by so many now, as far as that is known before the other ranks come.
+/// Checks whether `inner` can grow by so many ranks now, as far as that is known before the others
+/// come.
 pub(crate) fn ready(operation: &'static str, inner: &Inner, more: usize) -> Result<()> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
@@ -100,7 +101,8 @@ pub(crate) fn ready(operation: &'static str, inner: &Inner, more: usize) -> Resu
     shares_nothing(operation, inner, &inner.enter(operation)?.0)
 }
 
-/// Makes a communicator of all ranks of that of `members`, which one thread drives, and of `more` that come by an invitation.
+/// Makes a communicator of all ranks of that of `members`, which one thread drives, and of `more`
+/// ranks that were invited.
 pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize) -> Result<Vec<Arc<Inner>>> {
     version::needs(operation, FIRST)?;
     let mut brings = Vec::with_capacity(members.len());

@@ -1,4 +1,5 @@
-//! Makes communicators of others, and suspends and resumes them. All ranks come to each of these calls.
+//! Makes communicators of others, and suspends and resumes them. All ranks come to each of these
+//! calls.
 
 #[cfg(nccl_ge_2_27)]
 mod across_processes;
@@ -17,7 +18,8 @@ use crate::nccl::enqueue::submit;
 use crate::nccl::lifecycle::abort::{GRACE, abort};
 use crate::nccl::rank::inner::Inner;
 
-/// Aborts `members` after a failure that the other ranks do not know, and on which they wait. Returns the error for the caller.
+/// Aborts `members` after a failure that the other ranks do not know, and on which they wait.
+/// Returns the error for the caller.
 fn failed(members: &[&Inner], operation: &'static str, error: Error) -> Error {
     if !members.iter().any(|inner| inner.is_revoked() || inner.is_suspended()) {
         return submit::failed(members, operation, error);

@@ -1,4 +1,5 @@
-//! Makes communicators of others outside of the sequence of their collectives: without some ranks, which may be dead, or of a revoked one.
+//! Makes communicators of others outside of the sequence of their collectives: without some ranks,
+//! which may be dead, or of a revoked one.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ pub(super) struct Bring {
     pub(super) wish: Wish,
     /// The part that it asks for, in a split.
     pub(super) place: regroup::Place,
-    /// Whether it will be in a communicator.
+    /// Whether it will be in a child.
     pub(super) joins: bool,
     /// The configuration of that communicator.
     pub(super) config: Option<ChildConfig>,
@@ -53,7 +54,8 @@ impl Bring {
     }
 }
 
-/// Makes a communicator of all ranks of that of `members`, which one thread drives, except `excluded`. Returns the child of each.
+/// Makes a communicator of all ranks of that of `members`, which one thread drives, except
+/// `excluded`. Returns the child of each.
 pub(crate) fn shrink(
     operation: &'static str,
     members: &[&Arc<Inner>],
@@ -75,7 +77,8 @@ pub(crate) fn shrink(
     regroup(operation, members, &Plan::Without(sorted.as_slice().into(), terms), brings.collect())
 }
 
-/// Refuses lists that NCCL refuses or misunderstands, and shrinks that share resources, which this crate does not support.
+/// Refuses lists that NCCL refuses or misunderstands, and shrinks that share resources, which this
+/// crate does not support.
 fn check_excluded(operation: &'static str, inner: &Inner, excluded: &[usize]) -> Result<()> {
     let wrong = |expected: String, got: String| Err(Error::argument(operation, "without", expected, got));
     if excluded.is_empty() {
@@ -113,7 +116,8 @@ pub(crate) fn split_revoked(
     Ok(wanted(children, asks))
 }
 
-/// Makes communicators of `members`, which one thread drives, as `plan` says. Returns the child of each.
+/// Makes communicators of `members`, which one thread drives, as `plan` says. Returns the child of
+/// each.
 pub(super) fn regroup(
     operation: &'static str,
     members: &[&Arc<Inner>],
@@ -171,7 +175,8 @@ pub(super) fn regroup(
         Ok(divided)
     });
     match made {
-        // Nothing has begun: others may come still, or this one again, perhaps with another plan.
+        // Nothing has begun: the others may still come, or this one again, perhaps with another
+        // plan.
         Err(NotAgreed::Nothing(error)) => {
             Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
             Err(error)
@@ -181,8 +186,9 @@ pub(super) fn regroup(
     }
 }
 
-/// Refuses to grow a communicator that was split and shares its resources. NCCL has a bug there: it has the grown one share as well, and gives
-/// it the threads by which the ranks of the old one reach each other.
+/// Refuses to grow a communicator that was split and shares its resources. NCCL has a bug there: it
+/// has the grown one share as well, and gives it the threads by which the ranks of the old one
+/// reach each other.
 pub(super) fn shares_nothing(operation: &'static str, inner: &Inner, guard: &Guarded) -> Result<()> {
     if guard.splits == 0 || !inner.shares_resources() {
         return Ok(());
@@ -214,7 +220,7 @@ pub(super) fn grown(more: usize, times: u64) -> (Child, String) {
 /// The ranks that are in one child, in the order of the parent, with what they ask for.
 pub(super) type Party = Vec<(usize, regroup::Place)>;
 
-/// Waits until all have come that `plan` takes. The locks of `members` are held.
+/// Waits until all ranks have come that `plan` needs. The locks of `members` are held.
 pub(super) fn meet<'a>(
     operation: &'static str,
     members: &[&'a Inner],
@@ -260,7 +266,8 @@ pub(super) fn meet<'a>(
             }
             Step::Wait(missing) => {
                 if missing.is_empty() && round > 0 {
-                    // All are here, and one could not be promised to go on: that may have been stopping still.
+                    // All are here, but one could not be promised to go on: it may have been
+                    // stopping.
                     come(in_process, inner, plan, &places[*at]);
                 }
                 let dead = || inner.ended_error(operation);
@@ -276,7 +283,7 @@ pub(super) fn meet<'a>(
             return Ok((promised, parties));
         }
         if let Some(error) = trouble {
-            // Who was promised to go on meanwhile does so: others rely on it.
+            // A rank that was promised to go on meanwhile does so: others rely on it.
             let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|(_, inner, ..)| inner.rank).collect();
             if waiting.first().is_none_or(|(_, _, in_process, _)| in_process.regroup.leave(&ranks)) {
                 let failed = |error, one: &mut (_, _, _, Comparison)| one.3.failed(error);

@@ -27,29 +27,31 @@ use crate::sys;
 /// What a rank asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
-    /// The ranks of one colour are together; `None` for a rank that will be in no part.
+    /// The part; `None` for a rank that will be in none.
     pub(crate) color: Option<usize>,
-    /// Ranks stand in the order of their keys, and where these are equal, of their ranks.
+    /// Ranks of a part are in the order of their keys. With equal keys, they are in the order of
+    /// their ranks.
     pub(crate) key: usize,
     /// The configuration of the part; `None`: that of the parent.
     pub(crate) config: Option<ChildConfig>,
 }
 
 impl Ask {
-    /// As the other ranks see it.
+    /// The request as the ranks compare it.
     pub(super) fn choice(&self) -> Option<Choice> {
         let terms = self.config.as_ref().map(|config| Arc::clone(&config.terms));
         self.color.map(|color| Choice { color, key: self.key, terms })
     }
 
-    /// As NCCL wants it: the numbers were checked.
+    /// The request for NCCL. The numbers were checked.
     pub(super) fn wish(&self) -> Wish {
         let color = self.color.map_or(sys::NCCL_SPLIT_NOCOLOR as c_int, |color| color as c_int);
         Wish::Split { color, key: self.key as c_int }
     }
 }
 
-/// Splits the communicators of `members`, which one thread drives, one [`Ask`] for each. Returns the part of each.
+/// Splits the communicators of `members`, which one thread drives, one [`Ask`] for each. Returns
+/// the part of each.
 pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
     let _call = Call::begin();
@@ -68,11 +70,12 @@ pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[As
 /// The largest number that a color or a key can be.
 const LARGEST: usize = c_int::MAX as usize;
 
-/// What `members` ask for where their users have asked for `asks`: a rank that will be in no part gets one of its own, which is dropped, as
-/// NCCL writes why a split has failed where it thinks that the communicator is.
+/// What `members` ask NCCL for. A rank that will be in no part gets one of its own, which is
+/// dropped later: NCCL writes the result of a failed split into the communicator, even if there is
+/// none.
 pub(super) fn asked_of_nccl(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Ask>> {
     let asked = members.iter().zip(asks).map(|(inner, ask)| {
-        // Those above are for ranks that will be in no part.
+        // Larger colors are for ranks that will be in no part.
         check(operation, "color", ask.color.unwrap_or(0), LARGEST - inner.size)?;
         check(operation, "key", ask.key, LARGEST)?;
         Ok(match ask.color {
@@ -99,7 +102,8 @@ pub(super) fn wanted(mut children: Vec<Option<Arc<Inner>>>, asks: &[Ask]) -> Vec
     children
 }
 
-/// Waits for the work of `members`, and of communicators that share their resources: a split allocates on the device, and waits for it.
+/// Waits for the work of `members`, and of communicators that share their resources: a split
+/// allocates on the device, and waits for it.
 pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     for inner in members {
         let mut streams = inner.enter(operation)?.0.streams.all().to_vec();
@@ -107,7 +111,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
             match sharer.enter(operation) {
                 Ok((guard, _)) => streams.extend(guard.streams.all().iter().cloned()),
                 Err(error) if sharer.is_active() => return Err(error),
-                // What it did is done.
+                // Its work is done.
                 Err(_) => {}
             }
         }
@@ -134,7 +138,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
     Ok(())
 }
 
-/// The outer error is one that the other ranks wait behind.
+/// Splits in the sequence of collectives. After the outer error, the other ranks wait for this one.
 fn together(
     operation: &'static str,
     members: &[&Arc<Inner>],

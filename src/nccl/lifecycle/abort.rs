@@ -1,18 +1,22 @@
-//! Aborts communicators: ranks that have failed, or that nobody wants any more, and all that end with them.
+//! Aborts communicators: ranks that have failed, or that nobody wants any more, and all that end
+//! with them.
 //!
 //! An abort goes in four steps. Only the last one frees anything.
 //!
-//! 1. *Mark.* Every rank of this process that ends with the failed ones is marked aborted. From now on its calls, and waits for its work,
-//!    return the cause. All ranks are marked before the first is stopped: when NCCL stops the kernel of one rank, the kernels of its peers
-//!    complete without the data that it has not sent, and nobody may take that for a result.
-//! 2. *Get ready.* Each rank waits on its own thread until no other thread is inside NCCL on it. A thread that blocks there is woken: see
-//!    [`interrupt`].
+//! 1. *Mark.* Every rank of this process that ends with the failed ones is marked aborted. From now
+//!    on its calls, and waits for its work, return the cause. All ranks are marked before the first
+//!    is stopped: when NCCL stops the kernel of one rank, the kernels of its peers complete without
+//!    the data that it has not sent, and nobody may take that for a result.
+//! 2. *Get ready.* Each rank waits on its own thread until no other thread is inside NCCL on it. A
+//!    thread that blocks there is woken: see [`interrupt`].
 //! 3. *Revoke*, if necessary: NCCL then stops the kernels of all ranks, and frees nothing yet.
-//! 4. *Free.* When all ranks are ready, each is freed by `ncclCommAbort` on its own thread, or, if they share resources, all of them on one.
+//! 4. *Free.* When all ranks are ready, each is freed by `ncclCommAbort` on its own thread, or, if
+//!    they share resources, all of them on one.
 //!    [`Teardown`](crate::nccl::local_ranks::teardown::Teardown) decides that.
 //!
-//! NCCL's flag, which its kernels read while they wait, is raised before anything here may wait for a device: a driver call may wait for
-//! these very kernels. So no CUDA call and no lock of a rank comes before that.
+//! NCCL's flag, which its kernels read while they wait, is raised before anything here may wait for
+//! a device: a driver call may wait for these very kernels. So no CUDA call and no lock of a rank
+//! comes before that.
 
 use std::cmp::Reverse;
 use std::slice;
@@ -32,10 +36,12 @@ use crate::nccl::rank::inner::Inner;
 /// How long an end may take without a deadline of the caller's.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// How long an abort may take if other work may hold it up that waits for the caller. Otherwise it takes a second.
+/// How long an abort may take if other work may hold it up that waits for the caller. Otherwise it
+/// takes a second.
 const HELD_UP: Duration = Duration::from_secs(3);
 
-/// How long a rank that is left waits for the others before it is revoked: a thread inside one of those may wait for it.
+/// How long a rank that is left waits for the others before it is revoked: a thread inside one of
+/// those may wait for it.
 const SOON: Duration = Duration::from_millis(300);
 
 /// What became of an abort.
@@ -46,18 +52,20 @@ pub enum AbortOutcome {
     Done,
     /// It had been aborted or closed before, and is gone.
     Already,
-    /// Ending goes on by itself, as NCCL waits for what other communicators do on the same devices, or is not possible because a thread
-    /// stays inside NCCL, or because the communicator was closed while others go on that share its resources. Nothing of the communicator
-    /// is freed then.
+    /// Ending goes on by itself, as NCCL waits for what other communicators do on the same devices,
+    /// or is not possible because a thread stays inside NCCL, or because the communicator was
+    /// closed while others go on that share its resources. Nothing of the communicator is freed
+    /// then.
     StillRunning,
 }
 
-/// Aborts `members` because of `cause`, with all that end with them, and waits until NCCL has freed them. Ranks that have ended before are
-/// waited for, too.
+/// Aborts `members` because of `cause`, with all that end with them, and waits until NCCL has freed
+/// them. Ranks that have ended before are waited for, too.
 pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
     let all = with_all_that_end(members, cause);
     let ranks: Vec<_> = all.iter().map(|(inner, _)| Arc::clone(inner)).collect();
-    // Before they end: afterwards their devices are not known. It asks CUDA later, when the flags are raised.
+    // Before they end: afterwards their devices are not known. It asks CUDA later, when the flags
+    // are raised.
     let others = quiesce::Others::of(&ranks);
     let first = mark_and_free(&all);
     let patience = if others.hold_up() { quiesce::at_most(HELD_UP, deadline) } else { *deadline };
@@ -68,7 +76,8 @@ pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) 
     }
 }
 
-/// Aborts as [`abort`] does, without waiting. Returns whether any of the ranks was alive. When this returns, no call on them is possible.
+/// Aborts as [`abort`] does, without waiting. Returns whether any of the ranks was alive. When this
+/// returns, no call on them is possible.
 pub(crate) fn start_abort(members: &[Arc<Inner>], cause: &Error) -> bool {
     mark_and_free(&with_all_that_end(members, cause))
 }
@@ -95,7 +104,8 @@ pub(super) fn abort_closing(inner: &Arc<Inner>, cause: &Error) {
     free_when_ready(inner);
 }
 
-/// Aborts the cliques of all of `members` because of `cause`. Returns one outcome for each; those that do not exist any more count as ended.
+/// Aborts the cliques of all of `members` because of `cause`. Returns one outcome for each; those
+/// that do not exist any more count as ended.
 pub(crate) fn abort_each(members: &[Option<Arc<Inner>>], cause: &Error, deadline: &Deadline) -> Vec<AbortOutcome> {
     let was_alive = |inner: &Option<Arc<Inner>>| inner.as_ref().is_some_and(|inner| inner.is_alive());
     let before: Vec<bool> = members.iter().map(was_alive).collect();
@@ -114,18 +124,21 @@ pub(crate) fn abort_each(members: &[Option<Arc<Inner>>], cause: &Error, deadline
     outcomes.collect()
 }
 
-/// Waits until NCCL has freed all `members`. Returns false if it has not at the deadline, or if the wait is pointless.
+/// Waits until NCCL has freed all `members`. Returns false if it has not at the deadline, or if the
+/// wait is pointless.
 pub(crate) fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool {
     let mut left: Vec<_> = members.iter().collect();
     deadline.wait(|| {
         left.retain(|inner| !inner.has_ended());
-        // A host function keeps its stream waiting, and so perhaps the end. Ranks that wait for other ranks may wait for ever.
+        // A host function keeps its stream waiting, and so perhaps the end. Ranks that wait for
+        // other ranks may wait for ever.
         cuda::in_host_function() || left.iter().all(|inner| inner.waits_for_sharers() || is_freed_later(inner))
     });
     left.is_empty()
 }
 
-/// Whether NCCL frees `inner`, which writes nowhere any more, at a time that nobody knows: when other ranks have ended, or are idle.
+/// Whether NCCL frees `inner`, which writes nowhere any more, at a time that nobody knows: when
+/// other ranks have ended, or are idle.
 fn is_freed_later(inner: &Inner) -> bool {
     // A rank that was revoked has stopped before it ends.
     let others_live = || inner.local_ranks.ranks().iter().any(|other| other.is_alive());
@@ -135,7 +148,8 @@ fn is_freed_later(inner: &Inner) -> bool {
 /// A rank that has to end, and why.
 type Ending = (Arc<Inner>, Error);
 
-/// `members`, and the ranks of this process that have to end with those of them that are active or suspended.
+/// `members`, and the ranks of this process that have to end with those of them that are active or
+/// suspended.
 fn with_all_that_end(members: &[Arc<Inner>], cause: &Error) -> Vec<Ending> {
     let mut all: Vec<_> = members.iter().map(|inner| (Arc::clone(inner), cause.clone())).collect();
     for inner in members.iter().filter(|inner| inner.is_active() || inner.is_suspended()) {
@@ -144,8 +158,9 @@ fn with_all_that_end(members: &[Arc<Inner>], cause: &Error) -> Vec<Ending> {
     all
 }
 
-/// Adds to `all` the ranks that have to end with `inner`, which ends because of `cause`: of its communicator, of its parts, and of those that
-/// share their resources. Ranks of these that are being started learn the cause when they have started.
+/// Adds to `all` the ranks that have to end with `inner`, which ends because of `cause`: of its
+/// communicator, of its parts, and of those that share their resources. Ranks of these that are
+/// being started learn the cause when they have started.
 fn add_all_that_end_with(inner: &Inner, cause: &Error, all: &mut Vec<Ending>) {
     for rank in inner.local_ranks.mark_failed(cause) {
         if all.iter().any(|(known, _)| known.id == rank.id) {
@@ -160,13 +175,15 @@ fn add_all_that_end_with(inner: &Inner, cause: &Error, all: &mut Vec<Ending>) {
     }
 }
 
-/// The lock under which ranks are marked: of two threads that end or revoke the same ranks, one finds all of them active.
+/// The lock under which ranks are marked: of two threads that end or revoke the same ranks, one
+/// finds all of them active.
 pub(super) fn lock_marking() -> MutexGuard<'static, ()> {
     static MARKING: Mutex<()> = Mutex::new(());
     MARKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Marks all of these ranks aborted, and has each that was alive free itself on its own thread. Returns whether there were any.
+/// Marks all of these ranks aborted, and has each that was alive free itself on its own thread.
+/// Returns whether there were any.
 fn mark_and_free(all: &[Ending]) -> bool {
     let marked: Vec<_> = {
         let _alone = lock_marking();
@@ -182,8 +199,9 @@ fn mark_and_free(all: &[Ending]) -> bool {
     !marked.is_empty()
 }
 
-/// Adds `inner`, whose gate is shut, to those that are freed together. All ranks are added before the first gets ready: to revoke one may
-/// wait for a device, and so for ranks that are not stopped yet.
+/// Adds `inner`, whose gate is shut, to those that are freed together. All ranks are added before
+/// the first gets ready: to revoke one may wait for a device, and so for ranks that are not stopped
+/// yet.
 pub(super) fn add_to_teardown(inner: &Arc<Inner>) {
     inner.local_ranks.teardown().abort(Arc::clone(inner));
 }
@@ -193,7 +211,8 @@ fn start_freeing(inner: &Arc<Inner>) {
     inner.helper().run(move || free_when_ready(&own));
 }
 
-/// Frees `inner`, which was added to the teardown, when all ranks are ready that end with it. Runs on the rank's own thread.
+/// Frees `inner`, which was added to the teardown, when all ranks are ready that end with it. Runs
+/// on the rank's own thread.
 pub(super) fn free_when_ready(inner: &Arc<Inner>) {
     let teardown = inner.local_ranks.teardown();
     teardown.abort_waiting().iter().for_each(start_freeing);
@@ -201,7 +220,8 @@ pub(super) fn free_when_ready(inner: &Arc<Inner>) {
     match next {
         AfterAbort::FreeAll(mut ranks) => {
             let _freeing = teardown.lock_freeing();
-            // The first communicator comes last: with its last rank NCCL frees all of them before it waits for one.
+            // The first communicator comes last: with its last rank NCCL frees all of them before
+            // it waits for one.
             ranks.sort_unstable_by_key(|inner| Reverse(inner.id));
             free(&ranks, revoked);
         }
@@ -210,8 +230,8 @@ pub(super) fn free_when_ready(inner: &Arc<Inner>) {
     }
 }
 
-/// Waits until no thread is inside NCCL on any rank that ends with `inner`, and all were revoked if one has to be. Returns whether `inner` was
-/// revoked, and what comes next.
+/// Waits until no thread is inside NCCL on any rank that ends with `inner`, and all were revoked if
+/// one has to be. Returns whether `inner` was revoked, and what comes next.
 fn get_ready(inner: &Arc<Inner>) -> (bool, AfterAbort<Inner>) {
     let teardown = inner.local_ranks.teardown();
     let (interruption, soon) = (Interruption::of(inner), Deadline::after(SOON));
@@ -229,7 +249,8 @@ fn get_ready(inner: &Arc<Inner>) -> (bool, AfterAbort<Inner>) {
     loop {
         if !is_left && inner.is_left() {
             registers = release::follows_registrations(inner);
-            // NCCL frees the last sharer of each rank when those of the other ranks are freed. One thread cannot do that one after the other.
+            // NCCL frees the last sharer of each rank when those of the other ranks are freed. One
+            // thread cannot do that one after the other.
             let all = teardown.is_shared() || release::loses_windows(inner);
             if registers || all || quiesce::is_held_up(slice::from_ref(inner)) {
                 require_revoke();
@@ -246,8 +267,8 @@ fn get_ready(inner: &Arc<Inner>) -> (bool, AfterAbort<Inner>) {
         let is_due = blocks || (is_left && (registers || teardown.must_revoke(inner)) && sharers_are_left());
         if interrupt::IS_POSSIBLE && is_due && !revoked {
             let _turn = inner.shared_lock().map(|lock| lock.turn());
-            // A revoke does not wait for launches that NCCL does not know, and frees memory of other ranks that they use. The flags of the
-            // abort stop those.
+            // A revoke does not wait for launches that NCCL does not know, and frees memory of
+            // other ranks that they use. The flags of the abort stop those.
             if blocks || inner.local_ranks.ranks().iter().all(|rank| have_left(rank)) {
                 // If it fails, the abort raises the flags again.
                 let _ = interrupt::revoke(inner);
@@ -269,7 +290,8 @@ fn get_ready(inner: &Arc<Inner>) -> (bool, AfterAbort<Inner>) {
     }
 }
 
-/// Whether no launch of a graph of `inner` is on its device that NCCL does not know. Only the flags of an abort stop those.
+/// Whether no launch of a graph of `inner` is on its device that NCCL does not know. Only the flags
+/// of an abort stop those.
 fn have_left(inner: &Inner) -> bool {
     inner.graphs.have_left().unwrap_or(true)
 }
@@ -278,7 +300,8 @@ fn have_left(inner: &Inner) -> bool {
 fn free(ranks: &[Arc<Inner>], revoked: bool) {
     let stopped = revoked && ranks.iter().all(|inner| have_left(inner));
     if revoked && !stopped {
-        // Registrations are removed all the same: NCCL would look for them in memory that it has freed.
+        // Registrations are removed all the same: NCCL would look for them in memory that it has
+        // freed.
         ranks.iter().filter(|inner| release::follows_registrations(inner)).for_each(release::remove_registered);
     }
     if stopped {

@@ -54,7 +54,8 @@ fn a_blocked_call_is_interrupted_at_once() {
     assert_eq!(is_revoked_beside_a_call(true, Duration::from_millis(500)), interrupt::IS_POSSIBLE);
 }
 
-/// A rank on which no thread is inside NCCL is revoked: a thread inside another rank may wait for it. It is freed when that thread has left.
+/// A rank on which no thread is inside NCCL is revoked: a thread inside another rank may wait for
+/// it. It is freed when that thread has left.
 #[test]
 fn an_idle_rank_is_revoked_beside_a_slow_call() {
     let clique = clique(2);

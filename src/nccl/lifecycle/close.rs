@@ -1,8 +1,9 @@
 //! Closes communicators: `ncclCommFinalize` and `ncclCommDestroy`, once their work is done.
 //!
-//! A rank is closed on its own thread. NCCL frees it with the other ranks of its process, and waits for whole devices then. So several
-//! communicators are closed at the same time: one after the other, each would wait for what the others do on its devices, and if two
-//! processes close them in different orders, for ranks that wait for it elsewhere.
+//! A rank is closed on its own thread. NCCL frees it with the other ranks of its process, and waits
+//! for whole devices then. So several communicators are closed at the same time: one after the
+//! other, each would wait for what the others do on its devices, and if two processes close them in
+//! different orders, for ranks that wait for it elsewhere.
 
 use std::cmp::Reverse;
 use std::slice;
@@ -31,7 +32,8 @@ const CLOSE: &str = "close";
 /// Rounds of a wait for work after which a rank looks whether it waits for others.
 const SOME: u32 = 256;
 
-/// Closes all of `members`, which may be of several communicators. Aborts the communicators that it cannot close. Returns one result for each.
+/// Closes all of `members`, which may be of several communicators. Aborts the communicators that it
+/// cannot close. Returns one result for each.
 pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Result<()>> {
     let mut groups: Vec<Vec<Arc<Inner>>> = Vec::new();
     for inner in members {
@@ -64,7 +66,8 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
     members.iter().map(|inner| group_of(inner).map_or(Ok(()), |at| results[at].clone())).collect()
 }
 
-/// Closes `members`. If that fails, aborts them, and all ranks of this process with them, without waiting.
+/// Closes `members`. If that fails, aborts them, and all ranks of this process with them, without
+/// waiting.
 pub(crate) fn close_or_abort(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     members.iter().try_for_each(|inner| refuse_graphs(inner))?;
     let closed = close(members, deadline);
@@ -179,7 +182,8 @@ fn close_within(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     closed.and(freed.map(drop))
 }
 
-/// Tells the other ranks that `inner` will issue nothing more, and that its work is done. Those that wait for more of it end.
+/// Tells the other ranks that `inner` will issue nothing more, and that its work is done. Those
+/// that wait for more of it end.
 fn announce_end(inner: &Inner) {
     let Some(in_process) = &inner.in_process else {
         return inner.checked.get().into_iter().for_each(|checked| checked.leave());
@@ -192,8 +196,9 @@ fn announce_end(inner: &Inner) {
     }
 }
 
-/// Waits until no thread is inside NCCL on `inner`, which the caller has marked closed, and returns the error that NCCL reports. A
-/// communicator with an error must not be destroyed: that leaves the group depth of the thread raised.
+/// Waits until no thread is inside NCCL on `inner`, which the caller has marked closed, and returns
+/// the error that NCCL reports. A communicator with an error must not be destroyed: that leaves the
+/// group depth of the thread raised.
 pub(super) fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
     if !deadline.wait(|| inner.is_left()) {
         return Err(busy_elsewhere(inner, CLOSE, deadline));
@@ -202,8 +207,9 @@ pub(super) fn is_fit(inner: &Inner, deadline: &Deadline) -> Result<()> {
     unsafe { health::async_error(inner.handle()) }
 }
 
-/// Finalizes and destroys `inner`, whose gate is shut and empty, and which has no error. If it shares its resources, the last of those that
-/// share them destroys all. Reports to `finalized`, and then to `destroyed`.
+/// Finalizes and destroys `inner`, whose gate is shut and empty, and which has no error. If it
+/// shares its resources, the last of those that share them destroys all. Reports to `finalized`,
+/// and then to `destroyed`.
 fn destroy_when_ready(
     inner: &Arc<Inner>,
     abort: impl FnOnce(Error),
@@ -238,7 +244,8 @@ fn destroy_when_ready(
     all.sort_unstable_by_key(|inner| Reverse(inner.id));
     let done = all.iter().try_for_each(|inner| {
         cuda::settle(inner.device)?;
-        // SAFETY: the handle is live, and this thread alone may end the communicator, which may have got an error while it waited.
+        // SAFETY: the handle is live, and this thread alone may end the communicator, which may
+        // have got an error while it waited.
         unsafe { health::async_error(inner.handle()) }?;
         finalize(inner)
     });
@@ -251,7 +258,8 @@ fn destroy_when_ready(
         for inner in &all {
             // Streams are dropped on a thread whose device is theirs.
             let _ = cuda::settle(inner.device);
-            // Destroying a communicator that has an error leaves NCCL's group depth raised, and what this thread does next undone.
+            // Destroying a communicator that has an error leaves NCCL's group depth raised, and
+            // what this thread does next undone.
             // SAFETY: the handle is live, and this thread alone ends the communicator.
             ended = ended.and_then(|()| unsafe { health::async_error(inner.handle()) });
             // Once one is aborted, so are all: they share the flag.
@@ -262,12 +270,13 @@ fn destroy_when_ready(
     let _ = destroyed.send(ended);
 }
 
-/// Finalizes `inner`, whose gate is shut and empty, and which has no error. No thread is inside a communicator that shares its resources, and
-/// no other thread ends one.
+/// Finalizes `inner`, whose gate is shut and empty, and which has no error. No thread is inside a
+/// communicator that shares its resources, and no other thread ends one.
 fn finalize(inner: &Arc<Inner>) -> Result<()> {
     end_graphs(inner);
     remove_registered(inner);
-    // SAFETY: the handle is live, and no other thread uses it: only the one that has shut the gate comes here.
+    // SAFETY: the handle is live, and no other thread uses it: only the one that has shut the gate
+    // comes here.
     check("ncclCommFinalize", unsafe { sys::ncclCommFinalize(inner.handle().raw()) })
 }
 

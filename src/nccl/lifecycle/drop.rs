@@ -1,7 +1,7 @@
 //! Drops communicators: closes them if their work ends soon, else aborts them.
 //!
-//! A drop waits for a bounded time, and several drops of one thread share it: what one has waited for in vain, the next does not wait for
-//! again.
+//! A drop waits for a bounded time, and several drops of one thread share it: what one has waited
+//! for in vain, the next does not wait for again.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::nccl::rank::inner::Inner;
 
-/// How long a drop waits for work that this thread has waited for in vain, or that a wait for its stream has.
+/// How long a drop waits for work that this thread has waited for in vain, or that a wait for its
+/// stream has.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Drops of one thread within this time count as one, as at the end of a scope.
@@ -42,7 +43,8 @@ thread_local! {
 }
 
 impl InVain {
-    /// The drops of this thread, if the last one was a moment ago. Empty on a thread whose thread-locals are gone.
+    /// The drops of this thread, if the last one was a moment ago. Empty on a thread whose
+    /// thread-locals are gone.
     fn recent() -> Self {
         let mut known = IN_VAIN.try_with(|all| all.borrow().clone()).unwrap_or_default();
         let age = known.last.map_or(Duration::MAX, |last| last.elapsed());
@@ -67,8 +69,9 @@ fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
     streams.filter(|stream| !stream.is_drained().unwrap_or(true)).collect()
 }
 
-/// Drops communicators: closes them, or, if that fails or takes too long, aborts them and all ranks of this process with them.
-/// Takes at most the smaller of [`GRACE`] and their timeout, for all that the thread drops one after the other.
+/// Drops communicators: closes them, or, if that fails or takes too long, aborts them and all ranks
+/// of this process with them. Takes at most the smaller of [`GRACE`] and their timeout, for all
+/// that the thread drops one after the other.
 pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let alive = members.iter().filter(|inner| inner.is_alive()).cloned();
     let (revoked, active): (Vec<_>, Vec<_>) = alive.partition(|inner| inner.is_revoked());
@@ -103,7 +106,8 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         let cause = streams.iter().find_map(Stream::given_up).unwrap_or_else(reason);
         let cliques: Vec<_> = active.iter().flat_map(|inner| inner.clique_ranks()).collect();
         if start_abort(&cliques, &cause) {
-            // NCCL frees nothing before the devices have done all their work, including that of others.
+            // NCCL frees nothing before the devices have done all their work, including that of
+            // others.
             wait_for_end(&cliques, &whole);
         }
         if !streams.is_empty() || whole.expired() {
@@ -123,8 +127,8 @@ fn why_dropped(members: &[Arc<Inner>]) -> String {
     }
 }
 
-/// Waits until none of `members`, which have ended before, writes into memory that the caller may free next. Takes no longer than a drop that
-/// ends them itself.
+/// Waits until none of `members`, which have ended before, writes into memory that the caller may
+/// free next. Takes no longer than a drop that ends them itself.
 fn wait_until_left(members: &[Arc<Inner>]) {
     let (start, in_vain) = (Instant::now(), InVain::recent());
     let timeout = members.iter().map(|inner| inner.timeout()).min().unwrap_or(GRACE);

@@ -106,8 +106,8 @@ fn fresh_id() -> UniqueId {
     UniqueId::from_bytes(bytes)
 }
 
-/// Gives up `inner`, whose only owner the caller has, when its work is done and has not failed. For this crate it is then as if it were
-/// closed.
+/// Gives up `inner`, whose only owner the caller has, when its work is done and has not failed. For
+/// this crate it is then as if it were closed.
 ///
 /// # Errors
 /// The communicator is still active, or has ended.

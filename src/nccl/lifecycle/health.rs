@@ -1,8 +1,10 @@
 //! Asks whether a communicator has failed, for threads that wait for its work.
 //!
-//! Every wait asks NCCL for an asynchronous error before it returns `Ok`. It must not take the lock of the rank for that: a thread that waits
-//! inside NCCL for a peer holds it. `ncclCommGetAsyncError` reads only fields of a blocking communicator that are atomic or do not change
-//! until the end. So it may be called at any time until then, and the end waits for it: see [`Gate`](crate::nccl::rank::gate::Gate).
+//! Every wait asks NCCL for an asynchronous error before it returns `Ok`. It must not take the lock
+//! of the rank for that: a thread that waits inside NCCL for a peer holds it.
+//! `ncclCommGetAsyncError` reads only fields of a blocking communicator that are atomic or do not
+//! change until the end. So it may be called at any time until then, and the end waits for it: see
+//! [`Gate`](crate::nccl::rank::gate::Gate).
 
 use std::sync::{Arc, Weak};
 
@@ -26,15 +28,18 @@ impl Inner {
         Work::new(me, Arc::clone(self.fate()), base)
     }
 
-    /// Wraps `ncclCommGetAsyncError`, without the lock. `None` if the communicator has ended or is about to.
+    /// Wraps `ncclCommGetAsyncError`, without the lock. `None` if the communicator has ended or is
+    /// about to.
     pub(crate) fn async_error(&self) -> Option<Result<()>> {
         // SAFETY: the gate has let this thread in, so the handle stays live.
         self.beside(|handle| unsafe { async_error(handle) })
     }
 
-    /// The last warning of NCCL, for the error of a wait. `None` if there is none, or the communicator has ended or is about to.
+    /// The last warning of NCCL, for the error of a wait. `None` if there is none, or the
+    /// communicator has ended or is about to.
     ///
-    /// Leaves out a warning about a waiting communicator of a clique: the ledger says the same, and more.
+    /// Leaves out a warning about a waiting communicator of a clique: the ledger says the same, and
+    /// more.
     pub(crate) fn said(&self) -> Option<String> {
         let is_told = self.in_process.is_some() && sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR;
         self.beside(|handle| (!is_told).then(|| said(handle)).flatten()).flatten()
@@ -72,7 +77,8 @@ impl Worker for Inner {
     }
 
     fn has_left(&self) -> bool {
-        // All ranks of this process, which are aborted together: the abort of one returns before its kernel has left, unless it is the last.
+        // All ranks of this process, which are aborted together: the abort of one returns before
+        // its kernel has left, unless it is the last.
         self.are_all_freed() || self.local_ranks.ranks().iter().all(|inner| inner.has_ended() || inner.has_stopped())
     }
 

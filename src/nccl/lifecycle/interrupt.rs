@@ -1,17 +1,23 @@
-//! Wakes a thread that blocks inside NCCL, and stops a communicator without freeing it: `ncclCommRevoke`.
+//! Wakes a thread that blocks inside NCCL, and stops a communicator without freeing it:
+//! `ncclCommRevoke`.
 //!
-//! The first operation on a communicator, or the first with a peer, exchanges addresses inside the call, and blocks if the peer never comes.
-//! `ncclCommRevoke` (2.28.7) raises the flag that NCCL and its kernels read while they wait, waits until the device has left, and frees
-//! nothing. So it may be called while a thread is inside. Only a call that really waits may be woken: one that goes on would lose what it uses.
-//! Older versions have nothing safe: the call blocks until the peer comes.
+//! The first operation on a communicator, or the first with a peer, exchanges addresses inside the
+//! call, and blocks if the peer never comes. `ncclCommRevoke` (2.28.7) raises the flag that NCCL
+//! and its kernels read while they wait, waits until the device has left, and frees nothing. So it
+//! may be called while a thread is inside. Only a call that really waits may be woken: one that
+//! goes on would lose what it uses. Older versions have nothing safe: the call blocks until the
+//! peer comes.
 //!
-//! Nothing may be freed before the revoke has returned: it goes on using the communicator when the threads that it woke have left.
+//! Nothing may be freed before the revoke has returned: it goes on using the communicator when the
+//! threads that it woke have left.
 //!
-//! A revoke takes the flag back when it is done, and works once. A thread that is not waiting for a peer then, but comes to that later, out of
-//! a slow call of the driver, waits for ever. So a call counts as blocked after several seconds only. That holds for a clique, too: its ranks
-//! meet before they connect, so a call waits for a peer only if that one was stopped in between, or in the driver for kernels of this very
-//! communicator, which nothing else would stop. One case remains: a call that is slower than that, and waits for a peer afterwards, never
-//! returns, and its communicator is never freed.
+//! A revoke takes the flag back when it is done, and works once. A thread that is not waiting for a
+//! peer then, but comes to that later, out of a slow call of the driver, waits for ever. So a call
+//! counts as blocked after several seconds only. That holds for a clique, too: its ranks meet
+//! before they connect, so a call waits for a peer only if that one was stopped in between, or in
+//! the driver for kernels of this very communicator, which nothing else would stop. One case
+//! remains: a call that is slower than that, and waits for a peer afterwards, never returns, and
+//! its communicator is never freed.
 
 use std::time::Duration;
 
@@ -19,8 +25,9 @@ use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::nccl::rank::inner::Inner;
 
-/// How long a call takes before it counts as blocked: longer than what the driver does in a first call, and less than
-/// [`GRACE`](crate::nccl::lifecycle::abort::GRACE), so that an abort is done within that.
+/// How long a call takes before it counts as blocked: longer than what the driver does in a first
+/// call, and less than [`GRACE`](crate::nccl::lifecycle::abort::GRACE), so that an abort is done
+/// within that.
 pub(crate) const BLOCKED: Duration = Duration::from_secs(5);
 
 /// How long kernels take to leave after the flag was raised.
@@ -57,16 +64,18 @@ pub(crate) fn revoke(inner: &Inner) -> Result<()> {
     use crate::sys;
 
     spare_others(inner);
-    // SAFETY: the handle is live: what ends the communicator comes after this on the same thread. Revoking sets flags that NCCL
-    // reads while it waits, and is made to be called while calls are under way. It takes them back, for all communicators of this rank that
-    // share them: the thread that ends one of those has the turn of their lock.
+    // SAFETY: the handle is live: what ends the communicator comes after this on the same thread.
+    // Revoking sets flags that NCCL reads while it waits, and is made to be called while calls are
+    // under way. It takes them back, for all communicators of this rank that share them: the thread
+    // that ends one of those has the turn of their lock.
     let code = unsafe { sys::ncclCommRevoke(inner.handle().raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) };
     check("ncclCommRevoke", code)
 }
 
-/// Waits a moment for the kernels of the other ranks of this process, if `inner` has none of its own. NCCL frees the buffers by which a rank
-/// receives as soon as its own kernels have left. The kernels of the other ranks, which are stopped at the same time, write there until they
-/// have left.
+/// Waits a moment for the kernels of the other ranks of this process, if `inner` has none of its
+/// own. NCCL frees the buffers by which a rank receives as soon as its own kernels have left. The
+/// kernels of the other ranks, which are stopped at the same time, write there until they have
+/// left.
 #[cfg(nccl_ge_2_28_7)]
 fn spare_others(inner: &Inner) {
     let is_idle = |one: &Inner| {

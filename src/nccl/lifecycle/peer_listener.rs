@@ -1,7 +1,8 @@
 //! Tells the ranks of a checked communicator in different processes about failures.
 //!
-//! Each rank has a thread that tells the others why the communicator has ended here, and aborts it if it has ended elsewhere. A thread that
-//! waits for a device, or inside NCCL, could not. A rank that has died tells nothing: the thread asks the store for dead ranks.
+//! Each rank has a thread that tells the others why the communicator has ended here, and aborts it
+//! if it has ended elsewhere. A thread that waits for a device, or inside NCCL, could not. A rank
+//! that has died tells nothing: the thread asks the store for dead ranks.
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Weak};
@@ -16,7 +17,8 @@ use crate::nccl::rank::helper::cannot_start;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::state::State;
 
-/// How long one look into the store takes, and so how late the others may learn that the communicator has ended here.
+/// How long one look into the store takes, and so how late the others may learn that the
+/// communicator has ended here.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The longest pause between two looks that fail.
@@ -25,7 +27,8 @@ const PAUSE: Duration = Duration::from_millis(400);
 /// How often the store is asked which ranks have died.
 const ASKS: Duration = Duration::from_millis(200);
 
-/// How often the thread looks again after a rank has died, before it ends anything: by then, work that does not need that rank is done.
+/// How often the thread looks again after a rank has died, before it ends anything: by then, work
+/// that does not need that rank is done.
 const REST: u32 = 10;
 
 /// The thread, and what a communicator compares that is about to be started.
@@ -36,7 +39,8 @@ pub(crate) struct PeerListener {
 }
 
 impl PeerListener {
-    /// Starts the thread, before there is a communicator. Until there is one, it uses nothing of the exchange.
+    /// Starts the thread, before there is a communicator. Until there is one, it uses nothing of
+    /// the exchange.
     pub(crate) fn start(operation: &'static str, checked: Checked) -> Result<Self> {
         let (sender, receiver) = mpsc::channel::<(Weak<Inner>, Arc<Checked>)>();
         let heard = checked.is_heard();
@@ -113,7 +117,8 @@ impl Deaths {
         if *looks < REST {
             return;
         }
-        // Threads that wait for the device, or come to a round, then find it there. Those that wait inside NCCL do neither.
+        // Threads that wait for the device, or come to a round, then find it there. Those that wait
+        // inside NCCL do neither.
         checked.set_dead(dead.clone());
         let Some(inner) = inner.upgrade() else { return };
         let visit = inner.visit();

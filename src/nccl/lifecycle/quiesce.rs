@@ -1,14 +1,17 @@
 //! Waits for other work on the devices before NCCL frees ranks there.
 //!
-//! NCCL frees the ranks of a process when the last of them ends, on the thread of that call, and waits for everything on the device of each
-//! (`cudaFreeHost`). If other communicators use these devices, that may take for ever: a rank that has ended before may have gone on with one
-//! of those, in an operation that waits for the very rank whose thread waits here. So ranks wait a moment for each other, lest one goes on
-//! before all are freed, and the last one does not wait for ever.
+//! NCCL frees the ranks of a process when the last of them ends, on the thread of that call, and
+//! waits for everything on the device of each (`cudaFreeHost`). If other communicators use these
+//! devices, that may take for ever: a rank that has ended before may have gone on with one of
+//! those, in an operation that waits for the very rank whose thread waits here. So ranks wait a
+//! moment for each other, lest one goes on before all are freed, and the last one does not wait for
+//! ever.
 //!
-//! While NCCL waits, it holds a lock of the driver. A thread that enqueues on the device waits as well, without a deadline. So NCCL is asked to
-//! free ranks only after the other communicators have done the work that they had enqueued, or have ended, and after all other work on these
-//! devices that this crate knows: host functions, kernels, waits of NVSHMEM. If there is a moment in which all of them are idle, the other
-//! communicators enqueue nothing more while NCCL frees.
+//! While NCCL waits, it holds a lock of the driver. A thread that enqueues on the device waits as
+//! well, without a deadline. So NCCL is asked to free ranks only after the other communicators have
+//! done the work that they had enqueued, or have ended, and after all other work on these devices
+//! that this crate knows: host functions, kernels, waits of NVSHMEM. If there is a moment in which
+//! all of them are idle, the other communicators enqueue nothing more while NCCL frees.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -22,24 +25,28 @@ use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 
-/// How long a rank waits for the others of its process to end as well: one thread may end all of them, one after the other.
+/// How long a rank waits for the others of its process to end as well: one thread may end all of
+/// them, one after the other.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// How long a rank waits for work that may wait for this rank. NCCL alone takes less.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long [`keep_out`] looks for a moment in which the others are idle, and how long they are kept out at most.
+/// How long [`keep_out`] looks for a moment in which the others are idle, and how long they are
+/// kept out at most.
 const LOOKS: Duration = Duration::from_millis(10);
 const KEEPS: Duration = Duration::from_millis(50);
 
-/// How long an abort waits for the work of others that goes on, or goes on again since something was stopped.
+/// How long an abort waits for the work of others that goes on, or goes on again since something
+/// was stopped.
 const SOON: Duration = Duration::from_millis(500);
 
-/// Waits for the `ends` of `members`, which their threads report. Returns false if NCCL goes on freeing them by itself: the work of other
-/// communicators holds it up.
+/// Waits for the `ends` of `members`, which their threads report. Returns false if NCCL goes on
+/// freeing them by itself: the work of other communicators holds it up.
 ///
 /// # Errors
-/// Those of the ends; `late` if they take longer than the deadline and no other work is known that holds them up.
+/// Those of the ends; `late` if they take longer than the deadline and no other work is known that
+/// holds them up.
 pub(super) fn wait(
     members: &[Arc<Inner>],
     ends: &Receiver<Result<()>>,
@@ -66,7 +73,8 @@ pub(super) fn patience(members: &[Arc<Inner>], deadline: &Deadline) -> Deadline 
     if is_held_up(members) { at_most(PATIENCE, deadline) } else { *deadline }
 }
 
-/// Waits for the other ranks of this process, if they end as well. Returns whether NCCL has freed all of them.
+/// Waits for the other ranks of this process, if they end as well. Returns whether NCCL has freed
+/// all of them.
 fn others_have_ended(members: &[Arc<Inner>], patience: &Deadline) -> bool {
     let moment = at_most(A_MOMENT, patience);
     let go_on = || members.iter().flat_map(|inner| inner.local_ranks.ranks()).any(|inner| inner.is_active());
@@ -74,8 +82,9 @@ fn others_have_ended(members: &[Arc<Inner>], patience: &Deadline) -> bool {
     patience.wait(|| are_freed() || (moment.expired() && go_on())) && are_freed()
 }
 
-/// Waits, on a thread that ends `members`, until other communicators have done the work that they have enqueued by now on the devices on which
-/// NCCL will free memory, or have ended. Has no deadline. Calls `busy` if that takes long.
+/// Waits, on a thread that ends `members`, until other communicators have done the work that they
+/// have enqueued by now on the devices on which NCCL will free memory, or have ended. Has no
+/// deadline. Calls `busy` if that takes long.
 pub(super) fn wait_for_devices(members: &[Arc<Inner>], busy: impl FnOnce()) {
     let mut busy = Some(busy);
     let soon = Deadline::after(SOON);
@@ -93,8 +102,8 @@ pub(super) fn wait_for_devices(members: &[Arc<Inner>], busy: impl FnOnce()) {
     });
 }
 
-/// Runs `free`, in which NCCL frees `members`, on a thread that ends them. If possible, other communicators enqueue nothing on these devices
-/// meanwhile, for a limited time.
+/// Runs `free`, in which NCCL frees `members`, on a thread that ends them. If possible, other
+/// communicators enqueue nothing on these devices meanwhile, for a limited time.
 pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -> R {
     let others = others_of(members.iter().map(|inner| &**inner));
     let Some(kept) = (!others.is_empty()).then(|| keep_out(&others)).flatten() else { return free() };
@@ -139,8 +148,8 @@ fn have_passed(other: &Inner, points: &mut Option<Vec<(Stream, Mark)>>) -> bool 
     points.iter().all(Vec::is_empty)
 }
 
-/// Whether other work may hold up the end of `members`: communicators that are active on the devices on which NCCL frees memory, and other
-/// work there.
+/// Whether other work may hold up the end of `members`: communicators that are active on the
+/// devices on which NCCL frees memory, and other work there.
 pub(super) fn is_held_up(members: &[Arc<Inner>]) -> bool {
     Others::of(members).hold_up()
 }
@@ -148,7 +157,8 @@ pub(super) fn is_held_up(members: &[Arc<Inner>]) -> bool {
 /// The work that may hold up the end of some ranks.
 pub(super) struct Others {
     are_active: bool,
-    /// The devices on which NCCL frees memory. Empty if the streams of the ranks are not known, because a thread is inside NCCL.
+    /// The devices on which NCCL frees memory. Empty if the streams of the ranks are not known,
+    /// because a thread is inside NCCL.
     devices: Vec<Device>,
     /// The streams of all ranks that end with them.
     own: Vec<Stream>,
@@ -176,7 +186,8 @@ impl Others {
     }
 }
 
-/// The devices on which NCCL frees memory when `members` end: none while other ranks of the same communicators live.
+/// The devices on which NCCL frees memory when `members` end: none while other ranks of the same
+/// communicators live.
 fn devices_of(members: &[Arc<Inner>]) -> Vec<Device> {
     let mut devices = Vec::new();
     for inner in members {
@@ -190,7 +201,8 @@ fn devices_of(members: &[Arc<Inner>]) -> Vec<Device> {
     devices
 }
 
-/// Ranks of other communicators that are active on the devices on which NCCL frees memory when `members` end.
+/// Ranks of other communicators that are active on the devices on which NCCL frees memory when
+/// `members` end.
 fn others_of<'a>(members: impl Iterator<Item = &'a Inner> + Clone) -> Vec<Arc<Inner>> {
     let ends = |one: &Inner| members.clone().any(|inner| Arc::ptr_eq(&inner.local_ranks, &one.local_ranks));
     let devices: Vec<_> = members.clone().flat_map(|inner| inner.local_ranks.devices()).collect();

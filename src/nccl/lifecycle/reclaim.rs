@@ -1,14 +1,17 @@
-//! Frees memory that NCCL has allocated or registered, after it was dropped: when nothing uses it and NCCL has forgotten it.
+//! Frees memory that NCCL has allocated or registered, after it was dropped: when nothing uses it
+//! and NCCL has forgotten it.
 //!
-//! `ncclMemFree` does not wait for the uses of the memory, and may wait for everything else on the device: for a collective
-//! that spins until its peers come, or until it is aborted. So neither destructors nor the watchdog call it, but a thread that nobody waits
-//! for.
+//! `ncclMemFree` does not wait for the uses of the memory, and may wait for everything else on the
+//! device: for a collective that spins until its peers come, or until it is aborted. So neither
+//! destructors nor the watchdog call it, but a thread that nobody waits for.
 //!
-//! Memory that NCCL may have registered for a graph stays when the graph is gone. NCCL finds registrations by their addresses. The end of a
-//! graph puts its registrations into a queue of the communicator, which NCCL empties in groups of that communicator: in each of them, or
-//! (since 2.27.3) in every eleventh one; not when graphs are launched. Until then NCCL takes other memory at the same addresses for the
-//! memory that was there: peers write to the old memory, and the new one stays as it was. So such memory is not freed before enough groups
-//! were made, or the communicator has ended.
+//! Memory that NCCL may have registered for a graph stays when the graph is gone. NCCL finds
+//! registrations by their addresses. The end of a graph puts its registrations into a queue of the
+//! communicator, which NCCL empties in groups of that communicator: in each of them, or (since
+//! 2.27.3) in every eleventh one; not when graphs are launched. Until then NCCL takes other memory
+//! at the same addresses for the memory that was there: peers write to the old memory, and the new
+//! one stays as it was. So such memory is not freed before enough groups were made, or the
+//! communicator has ended.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -90,7 +93,8 @@ pub(crate) fn free_unowned(Freed { address, device, uses, .. }: Freed) {
     add(Waiting { memory, device, inner: None, after_end: false, linger: None });
 }
 
-/// Keeps memory alive that NCCL may have registered for a graph of `inner`, which was destroyed, until NCCL has forgotten it.
+/// Keeps memory alive that NCCL may have registered for a graph of `inner`, which was destroyed,
+/// until NCCL has forgotten it.
 pub(crate) fn keep(memory: Hold, inner: &Arc<Inner>) {
     let mut queue = queue();
     let is_it = |one: &&mut Waiting| {
@@ -104,7 +108,8 @@ pub(crate) fn keep(memory: Hold, inner: &Arc<Inner>) {
     add(Waiting { memory: Memory::Kept(memory), device, inner, after_end: false, linger });
 }
 
-/// Frees memory as soon as nothing uses it and NCCL does not know it. Drops memory that NCCL has not allocated.
+/// Frees memory as soon as nothing uses it and NCCL does not know it. Drops memory that NCCL has
+/// not allocated.
 pub(crate) fn reclaim(memory: Reclaim, inner: &Arc<Inner>) {
     let (freed, after_end) = match memory {
         Reclaim::WhenIdle(freed) => (freed, false),
@@ -123,8 +128,8 @@ fn add(one: Waiting) {
     CHANGED.notify_all();
 }
 
-/// Waits until the memory of one communicator is freed, apart from memory that stays until NCCL has forgotten it. Returns false at the
-/// deadline.
+/// Waits until the memory of one communicator is freed, apart from memory that stays until NCCL has
+/// forgotten it. Returns false at the deadline.
 pub(crate) fn drain(communicator: u64, deadline: &Deadline) -> bool {
     let holds = || {
         let queue = queue();
@@ -194,7 +199,8 @@ impl Waiting {
         self.inner.as_ref().map(|inner| inner.id)
     }
 
-    /// Whether it stays for a while in any case: it was part of a graph, and the communicator has not ended.
+    /// Whether it stays for a while in any case: it was part of a graph, and the communicator has
+    /// not ended.
     fn stays(&self) -> bool {
         self.linger.is_some() && self.inner.as_ref().is_some_and(|inner| !inner.are_all_freed())
     }
@@ -212,7 +218,8 @@ impl Waiting {
         Ok(done && self.linger.as_mut().zip(inner).is_none_or(|(linger, inner)| linger.is_over(inner)))
     }
 
-    /// Whether it is never freed: another library has the communicator, of whose graphs it was part.
+    /// Whether it is never freed: another library has the communicator, of whose graphs it was
+    /// part.
     fn is_lost(&self) -> bool {
         self.linger.is_some() && self.inner.as_ref().is_some_and(|inner| inner.graphs.are_given_away())
     }
@@ -227,8 +234,9 @@ impl Waiting {
     fn free(self) {
         match self.memory {
             Memory::Freed(address, _) => {
-                // SAFETY: from `ncclMemAlloc`, and freed once, by the owner of its only `Waiting`. Nothing uses it any more, no window lies over
-                // it, and NCCL has forgotten what it has registered of it for graphs.
+                // SAFETY: from `ncclMemAlloc`, and freed once, by the owner of its only `Waiting`.
+                // Nothing uses it any more, no window lies over it, and NCCL has forgotten what it
+                // has registered of it for graphs.
                 let _ = unsafe { sys::ncclMemFree(address.ptr()) };
             }
             // On another thread: if this is the last handle, its owner may block.
@@ -238,11 +246,12 @@ impl Waiting {
     }
 }
 
-/// The memory that NCCL may have registered for the operations of one rank in a graph. Stays until NCCL has forgotten it when this is
-/// dropped.
+/// The memory that NCCL may have registered for the operations of one rank in a graph. Stays until
+/// NCCL has forgotten it when this is dropped.
 pub(crate) struct Registered {
     inner: Arc<Inner>,
-    /// Memory that does not belong to the communicator. Its own memory knows itself that it has to stay.
+    /// Memory that does not belong to the communicator. Its own memory knows itself that it has to
+    /// stay.
     others: Vec<Hold>,
 }
 
@@ -270,10 +279,12 @@ impl Drop for Registered {
     }
 }
 
-/// The number of groups after which NCCL has forgotten the registrations of a graph: three times as many as NCCL lets pass.
+/// The number of groups after which NCCL has forgotten the registrations of a graph: three times as
+/// many as NCCL lets pass.
 const GROUPS: u64 = 33;
 
-/// Within this time CUDA has told NCCL about the end of a graph. It does so on a thread of its own, and does not say when.
+/// Within this time CUDA has told NCCL about the end of a graph. It does so on a thread of its own,
+/// and does not say when.
 const TOLD: Duration = Duration::from_secs(2);
 
 /// From this version on it is not known when NCCL empties its queue.
@@ -284,7 +295,8 @@ const UNKNOWN: Version = Version::new(2, 31, 0);
 struct Linger(Option<(Instant, u64)>);
 
 impl Linger {
-    /// Whether NCCL has forgotten the memory. Called for the first time when all uses are done, including those by graphs.
+    /// Whether NCCL has forgotten the memory. Called for the first time when all uses are done,
+    /// including those by graphs.
     fn is_over(&mut self, inner: &Inner) -> bool {
         let groups = inner.graphs.groups();
         let (since, before) = *self.0.get_or_insert_with(|| (Instant::now(), groups));

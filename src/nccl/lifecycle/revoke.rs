@@ -1,4 +1,5 @@
-//! Revokes communicators: stops their work, which then has no result, and leaves them so that others can be made of them.
+//! Revokes communicators: stops their work, which then has no result, and leaves them so that
+//! others can be made of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use crate::nccl::raw::outside::outside_of_host_functions;
 /// How long a stream may take to show that a kernel has left, if nothing is behind it.
 const SETTLING: Duration = Duration::from_millis(300);
 
-/// Revokes the communicator of `inner` on all ranks of this process, and waits until all have stopped.
+/// Revokes the communicator of `inner` on all ranks of this process, and waits until all have
+/// stopped.
 pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Result<()> {
     outside_of_host_functions(operation)?;
     if inner.shares_resources() {
@@ -52,25 +54,29 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
 /// Stops `inner`, which was marked revoked, on its own thread. Aborts it if that fails.
 fn stop(inner: &Inner) {
     let interruption = Interruption::of(inner);
-    // A thread inside that waits for a peer is woken. Others leave by themselves. All ranks of this process get that far before one is revoked:
-    // NCCL then frees the buffers by which it receives, and kernels of the other ranks would go on writing there.
+    // A thread inside that waits for a peer is woken. Others leave by themselves. All ranks of this
+    // process get that far before one is revoked: NCCL then frees the buffers by which it receives,
+    // and kernels of the other ranks would go on writing there.
     let members = inner.local_ranks.ranks();
     // A thread that never leaves does not keep the other ranks from being stopped.
     let patience = Deadline::after(2 * BLOCKED);
     let are_left = || members.iter().all(|member| member.is_left());
     wait_until(|| are_left() || interruption.is_due() || (inner.is_left() && patience.expired()));
     let woken = !inner.is_left();
-    // NCCL does not wait for launches of graphs that it does not know: it takes its flag back and ends its threads, and they run afterwards.
+    // NCCL does not wait for launches of graphs that it does not know: it takes its flag back and
+    // ends its threads, and they run afterwards.
     let mut stopped = launches_are_done(&members).and_then(|()| interrupt::revoke(inner));
     if stopped.is_ok() && woken {
-        // A call that comes back from the driver only now may have launched something that nothing stops any more.
+        // A call that comes back from the driver only now may have launched something that nothing
+        // stops any more.
         wait_until(|| inner.is_left());
         let deadline = Deadline::after(BLOCKED);
         if !are_idle_within(inner, &deadline) {
             stopped = Err(deadline.error("revoke", format!("rank {} goes on working on its device", inner.rank)));
         }
     } else if stopped.is_ok() {
-        // The kernels have left. The streams show that a little later, unless there is other work behind.
+        // The kernels have left. The streams show that a little later, unless there is other work
+        // behind.
         are_idle_within(inner, &Deadline::after(SETTLING));
     }
     match stopped {

@@ -1,10 +1,11 @@
 //! Finds the root cause among several failures of a program.
 //!
-//! The first error may be that of a victim: a rank that fails ends its communicators, and waits for that, while the others return at once. So
-//! a thread notes when it begins to end communicators, and why.
+//! The first error may be that of a victim: a rank that fails ends its communicators, and waits for
+//! that, while the others return at once. So a thread notes when it begins to end communicators,
+//! and why.
 //!
-//! Programs may fail with errors of their own, which say nothing about their cause. Then the state of the rank's communicator says whether
-//! another rank had ended it before.
+//! Programs may fail with errors of their own, which say nothing about their cause. Then the state
+//! of the rank's communicator says whether another rank had ended it before.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -16,23 +17,24 @@ use crate::nccl::agree::dispute::is_of_part;
 use crate::nccl::wait::departure;
 use crate::panicked;
 
-/// That a thread began to end communicators.
+/// A note that a thread began to end communicators.
 struct Begun {
     since: u64,
     why: Error,
-    /// It was unwinding.
+    /// Whether it was unwinding.
     unwinds: bool,
 }
 
 thread_local! {
-    /// When this thread last began to, or in the panic that goes on first.
+    /// The last note of this thread, or the first in the panic that is under way.
     static BEGUN: RefCell<Option<Begun>> = const { RefCell::new(None) };
 }
 
-/// This thread is about to end communicators because of `error`, which it reports when that is done.
+/// Notes that this thread is about to end communicators because of `error`, which it reports when
+/// that is done.
 pub(crate) fn begin(error: &Error) {
     let unwinds = thread::panicking();
-    // After its thread-locals are destroyed, a thread has no caller to report this to.
+    // A thread whose thread-locals are destroyed has no caller to report this to.
     let _ = BEGUN.try_with(|begun| {
         let mut begun = begun.borrow_mut();
         if !unwinds || begun.as_ref().is_none_or(|begun| !begun.unwinds) {
@@ -41,7 +43,7 @@ pub(crate) fn begin(error: &Error) {
     });
 }
 
-/// What this thread has begun, once.
+/// Takes the note of this thread.
 fn taken() -> Option<Begun> {
     BEGUN.try_with(RefCell::take).ok().flatten()
 }
@@ -49,56 +51,58 @@ fn taken() -> Option<Begun> {
 /// How a rank failed.
 pub(crate) struct Failure {
     rank: usize,
-    /// When that began.
+    /// When the failure began.
     since: u64,
-    /// Whether all that it says is that somebody else has ended a communicator: by an abort, or its own, in good order, as who fails
-    /// drops what it has split off.
-    is_told: bool,
-    /// The rank that differs from others, where it says so. In a part it has another number.
+    /// Whether the rank is a victim: its error only says that another rank has ended a
+    /// communicator, by an abort, or in order, as a rank that fails drops its parts.
+    is_victim: bool,
+    /// The rank that differs from others, if the error says so. Unknown for a part, where ranks
+    /// have other numbers.
     differs: Option<usize>,
-    /// In words, for the others.
+    /// Describes the failure for the other ranks.
     text: String,
     what: What,
 }
 
-/// What comes out of a program, of which rank.
+/// What comes out of the program.
 pub(crate) enum What {
-    /// The error that this rank has returned.
+    /// The error that the rank of this number has returned.
     Error(usize),
     Panic(Box<dyn Any + Send>),
 }
 
 impl Failure {
-    /// `rank` has returned an error, on this thread: `known` if it is one of this crate. If it is one of the program's own, the
-    /// communicator of the rank may have `ended` because of another.
+    /// `rank` has returned an error, on this thread: `known` if it is an error of this crate. If it
+    /// is the program's own, the communicator of the rank may have `ended` because of another rank.
     pub(crate) fn returned(rank: usize, known: Option<&Error>, ended: Option<&Error>) -> Self {
         let brought = known.or(ended);
         let begun = taken().filter(|begun| brought.is_none_or(|error| same(&begun.why, error)));
-        let is_told = match known {
-            Some(error) => is_told_by(error),
-            // Who has ended it need not be told.
+        let is_victim = match known {
+            Some(error) => is_victim(error),
+            // A rank that has ended the communicator itself is no victim.
             None => ended.is_some() && begun.is_none(),
         };
         let since = begun.map_or_else(now, |begun| begun.since);
         let said = known.map_or_else(|| String::from(" of its own"), |error| format!(": {error}"));
         let text = format!("rank {rank} returned an error{said}");
         let differs = brought.and_then(differs);
-        Self { rank, since, is_told, differs, text, what: What::Error(rank) }
+        Self { rank, since, is_victim, differs, text, what: What::Error(rank) }
     }
 
     /// `rank` has panicked, on this thread.
     pub(crate) fn panicked(rank: usize, payload: Box<dyn Any + Send>) -> Self {
         let said = payload.downcast_ref::<String>();
-        // It panics over an error for which it has ended some, or has ended some as it unwound.
+        // It panics over an error for which it has ended communicators, or has ended some while it
+        // unwound.
         let is_it =
             |begun: &Begun| begun.unwinds || said.is_some_and(|text| text.contains(&format!("{:?}", begun.why)));
         let since = taken().filter(is_it).map_or_else(now, |begun| begun.since);
         let what = panicked::said(&*payload);
         let text = what.map_or_else(|| format!("rank {rank} panicked"), |what| format!("rank {rank} panicked: {what}"));
-        Self { rank, since, is_told: false, differs: None, text, what: What::Panic(payload) }
+        Self { rank, since, is_victim: false, differs: None, text, what: What::Panic(payload) }
     }
 
-    /// In words, for the other ranks.
+    /// Describes the failure for the other ranks.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -109,17 +113,17 @@ impl Failure {
     }
 }
 
-/// Whether both say the same.
+/// Whether two errors are the same.
 fn same(one: &Error, other: &Error) -> bool {
     format!("{one:?}") == format!("{other:?}")
 }
 
-/// Whether all that `error` says is that somebody else has ended a communicator.
-fn is_told_by(error: &Error) -> bool {
+/// Whether `error` only says that another rank has ended a communicator.
+fn is_victim(error: &Error) -> bool {
     matches!(error, Error::Aborted { .. } | Error::Revoked { .. }) || departure::is_told_by(error)
 }
 
-/// The rank that differs from others, where `error` says so.
+/// The rank that differs from others, if `error` says so.
 fn differs(error: &Error) -> Option<usize> {
     match error {
         Error::Disagreement { rank, .. } if !departure::is_told_by(error) && !is_of_part(error) => Some(*rank),
@@ -127,12 +131,12 @@ fn differs(error: &Error) -> Option<usize> {
     }
 }
 
-/// The failure that brought the others: of the rank that differs, where ranks disagree, else the one that began first; of those
-/// who were told that somebody else had ended a communicator only where there is no other.
+/// Returns the root cause: if ranks disagree, the failure of the rank that differs, else the
+/// failure that began first. A victim counts only if all are.
 pub(crate) fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
     let differs = failures.iter().find_map(|failure| failure.differs);
     let at_fault = |failure: &Failure| failure.differs.is_some() && Some(failure.rank) == differs;
-    let order = |failure: &Failure| (!at_fault(failure), failure.is_told, failure.since);
+    let order = |failure: &Failure| (!at_fault(failure), failure.is_victim, failure.since);
     let at = (0..failures.len()).min_by_key(|&at| order(&failures[at]))?;
     Some(failures.swap_remove(at))
 }
@@ -182,7 +186,7 @@ mod tests {
         assert_eq!(blamed(vec![panic, other(1)]), Some(3));
     }
 
-    /// Told that rank 1 has closed a communicator.
+    /// The failure of a rank that waited for rank 1, which has closed its communicator.
     fn left(at: usize) -> Failure {
         let (expected, got) = (String::new(), String::from("nothing: rank 1 has closed its communicator"));
         with(at, Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got })
@@ -208,7 +212,7 @@ mod tests {
         assert_eq!(blamed(vec![told(2), told(0)]), Some(2));
     }
 
-    /// Who ends a communicator comes back when the others have failed already.
+    /// A rank that ends a communicator returns after the others have failed.
     #[test]
     fn who_began_is_at_fault() {
         begin(&error("out of memory"));
@@ -218,13 +222,13 @@ mod tests {
         let victim = std::thread::spawn(|| Failure::panicked(0, Box::new(String::from("victim")))).join().unwrap();
         let own = format!("called `Result::unwrap()` on an `Err` value: {:?}", error("out of memory"));
         assert_eq!(blamed(vec![victim, Failure::panicked(1, Box::new(own))]), Some(1));
-        // What was noted of a failure that the rank has got over is no part of a later one.
+        // The note of a failure that the rank has handled does not count for a later one.
         begin(&error("out of memory"));
         let first = std::thread::spawn(|| other(0)).join().unwrap();
         assert_eq!(blamed(vec![first, other(1)]), Some(0));
     }
 
-    /// A panic ends what it drops, by which the others fail before it is told.
+    /// A panic ends communicators that it drops. The others fail before it is reported.
     #[test]
     fn who_panics_is_at_fault() {
         struct Ends(&'static str);
@@ -241,24 +245,26 @@ mod tests {
         assert_eq!(blamed(vec![victim, Failure::panicked(1, panic.expect_err("a panic"))]), Some(1));
     }
 
-    /// `rank` has returned an error of the program's own, when its communicator had ended because of this, or had not ended.
+    /// `rank` has returned an error of the program's own, when its communicator had ended because
+    /// of this, or had not ended.
     fn own(rank: usize, ended: Option<&Error>) -> Failure {
         Failure::returned(rank, None, ended)
     }
 
-    /// What is not known of errors is known of communicators.
+    /// The program's own errors say nothing. The states of communicators do.
     #[test]
     fn errors_of_programs() {
         let (lost, late) = (abort("rank 1 returned an error of its own"), error("a peer does not come"));
         assert_eq!(blamed(vec![own(0, Some(&lost)), own(1, None), own(2, Some(&lost))]), Some(1));
-        // Who ends the communicator comes back last.
+        // The rank that ends the communicator returns last.
         begin(&late);
         let victim = std::thread::spawn({
             let late = late.clone();
             move || own(0, Some(&late))
         });
         assert_eq!(blamed(vec![victim.join().unwrap(), own(1, Some(&late))]), Some(1));
-        // It was another one that it has ended, such as a part: the others' communicators may be well.
+        // The rank has ended another communicator, such as a part: those of the others may be
+        // active.
         begin(&late);
         let victim = std::thread::spawn(|| own(0, None)).join().unwrap();
         assert_eq!(blamed(vec![victim, own(1, None)]), Some(1));

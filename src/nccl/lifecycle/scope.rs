@@ -1,7 +1,9 @@
-//! Ends the communicators that were started within a [`Clique::spmd`](crate::nccl::Clique::spmd) when that fails.
+//! Ends the communicators that were started within a [`Clique::spmd`](crate::nccl::Clique::spmd)
+//! when that fails.
 //!
-//! The peers of a rank that fails wait for it not only in the clique that runs the program, but also in communicators that they have started,
-//! or are starting, on their threads. A scope lists those.
+//! The peers of a rank that fails wait for it not only in the clique that runs the program, but
+//! also in communicators that they have started, or are starting, on their threads. A scope lists
+//! those.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -33,7 +35,7 @@ impl Scope {
         Arc::new(Self { outer: current(), made: Mutex::default() })
     }
 
-    /// Has what this thread makes belong to the run, as long as the guard lives.
+    /// Has the communicators that this thread starts belong to the run, as long as the guard lives.
     pub(crate) fn join(self: &Arc<Self>) -> Joined {
         // A thread whose thread-locals are gone, as when it ends or the process exits, has no run.
         let before = CURRENT.try_with(|current| current.replace(Some(Arc::clone(self))));
@@ -49,12 +51,12 @@ impl Scope {
         std::iter::successors(Some(self), |scope| scope.outer.as_deref())
     }
 
-    /// Why what is being made must not go on.
+    /// Why communicators that are being started must not go on: the program has failed.
     pub(crate) fn failure(&self) -> Option<String> {
         self.with_outer().find_map(|scope| scope.made().failed.clone())
     }
 
-    /// Has `members` end with the run. Who asks for the failure afterwards misses none.
+    /// Has `members` end with the run. A caller that asks for the failure after this misses none.
     pub(crate) fn adopt(&self, members: &[Arc<Inner>]) {
         for scope in self.with_outer() {
             let mut made = scope.made();
@@ -63,7 +65,8 @@ impl Scope {
         }
     }
 
-    /// The program has failed: what must end with it, now that nothing more can come.
+    /// Notes that the program has failed. Returns the ranks that must end with it. No more can
+    /// join.
     pub(crate) fn fail(&self, reason: &str) -> Vec<Arc<Inner>> {
         let mut made = self.made();
         made.failed.get_or_insert_with(|| reason.to_owned());
@@ -71,12 +74,12 @@ impl Scope {
     }
 }
 
-/// The run that this thread is part of.
+/// The run that this thread takes part in.
 pub(crate) fn current() -> Option<Arc<Scope>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
-/// Ends the part that a thread has in a run.
+/// The part that a thread takes in a run. Ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Joined {
     before: Option<Arc<Scope>>,

@@ -1,8 +1,10 @@
 //! Starts communicators, with a deadline.
 //!
-//! Communicators are blocking: a non-blocking one takes ten times as long for each operation, and a blocking one that is split from it takes
-//! 2 to 3 µs longer and twice the device memory. A blocking start cannot be stopped. So it runs on the rank's own thread. If the other ranks
-//! do not come in time, the caller gets an error and leaves the thread behind, which aborts what it then has should they come after all.
+//! Communicators are blocking: a non-blocking one takes ten times as long for each operation, and a
+//! blocking one that is split from it takes 2 to 3 µs longer and twice the device memory. A
+//! blocking start cannot be stopped. So it runs on the rank's own thread. If the other ranks do not
+//! come in time, the caller gets an error and leaves the thread behind, which aborts what it then
+//! has should they come after all.
 //!
 //! The ranks of a clique start as one group of NCCL, which ends the starts of all if one fails.
 
@@ -143,7 +145,8 @@ fn one_by(
     start.run(options)?.into_iter().next().ok_or_else(|| nothing(operation))
 }
 
-/// Starts a rank that joins a communicator that grows, and that goes by `key` in this process, without waiting.
+/// Starts a rank that joins a communicator that grows, and that goes by `key` in this process,
+/// without waiting.
 #[cfg(nccl_ge_2_29)]
 pub(crate) fn newcomer(
     operation: &'static str,
@@ -278,7 +281,8 @@ impl Starting {
         }
     }
 
-    /// Waits as [`wait`](Self::wait) does, unless a rank has gone. `gone` is called now and then, and may take the time that it is passed.
+    /// Waits as [`wait`](Self::wait) does, unless a rank has gone. `gone` is called now and then,
+    /// and may take the time that it is passed.
     pub(crate) fn wait_unless(mut self, gone: impl Fn(Duration) -> Option<Error>) -> Result<Vec<Arc<Inner>>> {
         let (mut asked, mut lost) = (Instant::now(), None);
         loop {
@@ -352,7 +356,8 @@ impl Starting {
     }
 }
 
-/// Adds `members`, which have started, to the ranks of this process. From now on the watchdog looks after them, and they end with the others.
+/// Adds `members`, which have started, to the ranks of this process. From now on the watchdog looks
+/// after them, and they end with the others.
 ///
 /// # Errors
 /// Why they have to end at once. They are aborted then.
@@ -393,7 +398,8 @@ pub(crate) fn nothing(operation: &'static str) -> Error {
     Error::InvalidUsage { operation, reason: "NCCL made no communicator".into() }
 }
 
-/// Wraps `ncclCommInitRankConfig`; for several ids `ncclCommInitRankScalable`; for a communicator that grows `ncclCommGrow`.
+/// Wraps `ncclCommInitRankConfig`; for several ids `ncclCommInitRankScalable`; for a communicator
+/// that grows `ncclCommGrow`.
 ///
 /// # Safety
 /// As those: a place for the handle, and a configuration that was initialised.
@@ -417,7 +423,8 @@ unsafe fn start_one(
         #[cfg(nccl_ge_2_23_4)]
         several => {
             let mut raw: Vec<_> = several.iter().map(|id| id.to_raw()).collect();
-            // SAFETY: the caller upholds the contract; there are at most as many ids as ranks, whose number fits, and NCCL copies them.
+            // SAFETY: the caller upholds the contract; there are at most as many ids as ranks,
+            // whose number fits, and NCCL copies them.
             unsafe { sys::ncclCommInitRankScalable(handle, size, rank, raw.len() as c_int, raw.as_mut_ptr(), config) }
         }
         #[cfg(not(nccl_ge_2_23_4))]
@@ -425,7 +432,8 @@ unsafe fn start_one(
     }
 }
 
-/// Ranks that are being started, and their communicators until somebody takes them. Aborts those that nobody takes.
+/// Ranks that are being started, and their communicators until somebody takes them. Aborts those
+/// that nobody takes.
 #[derive(Debug)]
 struct Made {
     ranks: Vec<(usize, Device)>,
@@ -456,8 +464,9 @@ impl Made {
         if result.is_ok() {
             for ((rank, device), Handle(handle)) in self.ranks.iter().zip(&mut self.handles) {
                 let current = device.set_current();
-                // SAFETY: a place for the handle, and a configuration that was initialised; what it points to lives as long
-                // as the local ranks. The sizes fit: they were checked before.
+                // SAFETY: a place for the handle, and a configuration that was initialised; what it
+                // points to lives as long as the local ranks. The sizes fit: they were checked
+                // before.
                 let code = unsafe { start_one(handle, (ids, grows), (size as c_int, *rank as c_int), &mut raw_config) };
                 let started = current.and(check(function, code)).map_err(|error| error.of_rank(*rank));
                 result = result.and(started);
@@ -492,8 +501,8 @@ impl Drop for Made {
             start_abort(&self.local_ranks.mark_failed(&cause), &cause);
         }
         for handle in handles.into_iter().filter(|handle| !handle.raw().is_null()) {
-            // SAFETY: the start has returned, with or without an error: NCCL gives the handle before it starts, and leaves it to be
-            // aborted. Nobody else has it.
+            // SAFETY: the start has returned, with or without an error: NCCL gives the handle
+            // before it starts, and leaves it to be aborted. Nobody else has it.
             let _ = unsafe { sys::ncclCommAbort(handle.raw()) };
         }
         self.ranks.iter().for_each(|_| self.local_ranks.withdraw());
@@ -507,7 +516,8 @@ mod tests {
     /// A size that no other test has.
     const SIZE: usize = 13;
 
-    /// All ranks on one device: NCCL refuses that when they have met, and leaves their communicators.
+    /// All ranks on one device: NCCL refuses that when they have met, and leaves their
+    /// communicators.
     fn start(local_ranks: &Arc<LocalRanks>) -> Result<Made> {
         let device = Device::new(0)?;
         let ranks = (0..SIZE).map(|rank| (rank, device)).collect();

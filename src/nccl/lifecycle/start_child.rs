@@ -1,13 +1,16 @@
-//! Starts communicators that are made from others, by `ncclCommSplit`, `ncclCommShrink` or `ncclCommGrow`, with a deadline.
+//! Starts communicators that are made from others, by `ncclCommSplit`, `ncclCommShrink` or
+//! `ncclCommGrow`, with a deadline.
 //!
-//! Such a call blocks and cannot be stopped. So it runs on the thread of a child while the caller waits. All that time it is a visit to the
-//! parents, which NCCL uses.
+//! Such a call blocks and cannot be stopped. So it runs on the thread of a child while the caller
+//! waits. All that time it is a visit to the parents, which NCCL uses.
 //!
-//! If the caller waits no longer, it aborts the parents, which makes the call return. (There are two exceptions. NCCL wakes no thread inside
-//! a revoked parent: if a peer hangs, the thread stays inside for ever. And a grow, up to 2.30.7 at least, does not look at its parent: a rank
-//! that waits for a new one is inside until that comes.) The caller leaves the rest to the thread: it ends the visit, and aborts the children
-//! if there are any after all. It does so after the parents have ended: a parent keeps a pointer into a child whose start has failed, and uses
-//! it in its own abort. A parent that shares its resources with the child does not, and ends after the child.
+//! If the caller waits no longer, it aborts the parents, which makes the call return. (There are
+//! two exceptions. NCCL wakes no thread inside a revoked parent: if a peer hangs, the thread stays
+//! inside for ever. And a grow, up to 2.30.7 at least, does not look at its parent: a rank that
+//! waits for a new one is inside until that comes.) The caller leaves the rest to the thread: it
+//! ends the visit, and aborts the children if there are any after all. It does so after the parents
+//! have ended: a parent keeps a pointer into a child whose start has failed, and uses it in its own
+//! abort. A parent that shares its resources with the child does not, and ends after the child.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -81,10 +84,12 @@ struct Born {
     size: usize,
 }
 
-/// Wraps `ncclCommSplit`, `ncclCommShrink` or `ncclCommGrow`, in one group for all `parts`, whose parents are locked.
+/// Wraps `ncclCommSplit`, `ncclCommShrink` or `ncclCommGrow`, in one group for all `parts`, whose
+/// parents are locked.
 ///
 /// # Errors
-/// The outer error is of the parents, which cannot be used any more. The inner one is of a child that has ended already.
+/// The outer error is of the parents, which cannot be used any more. The inner one is of a child
+/// that has ended already.
 pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result<Vec<Option<Arc<Inner>>>>> {
     let mut helpers = Vec::with_capacity(parts.len());
     let mut asked = Vec::with_capacity(parts.len());
@@ -120,7 +125,8 @@ pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result
     })
 }
 
-/// Waits for a call inside `parents` that another thread makes, and ends their visits if it returns in time. Aborts them if it does not.
+/// Waits for a call inside `parents` that another thread makes, and ends their visits if it returns
+/// in time. Aborts them if it does not.
 pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &Receiver<Result<T>>) -> Result<T> {
     let deadline = Call::deadline(parents.iter().map(|parent| parent.timeout()).min().unwrap_or_default());
     loop {
@@ -139,7 +145,8 @@ pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &R
             deadline.error(operation, inside.join("; "))
         };
         if let Some(error) = ended.or_else(|| deadline.expired().then(late)) {
-            // Before the locks are given back: no thread begins a visit beside the one that goes on.
+            // Before the locks are given back: no thread begins a visit beside the one that goes
+            // on.
             let cliques: Vec<_> = parents.iter().flat_map(|parent| parent.clique_ranks()).collect();
             start_abort(&cliques, &error);
             return Err(error);
@@ -193,7 +200,8 @@ impl Division {
             // The caller has them.
             Ok(()) if is_made => self.0.clear(),
             Ok(()) => {}
-            // It waits no longer. It has aborted the parents before it gave back their locks, and leaves the visits to this thread.
+            // It waits no longer. It has aborted the parents before it gave back their locks, and
+            // leaves the visits to this thread.
             Err(_) => self.0.iter().for_each(|one| one.parent.end_visit()),
         }
     }
@@ -218,27 +226,31 @@ impl Asked {
     /// Makes the call for one rank, within the group of this thread.
     fn ask(&mut self) -> Result<()> {
         let (raw, Handle(place)) = (self.parent.handle().raw(), &mut self.handle);
-        // Without a configuration it has that of the parent. The local ranks keep the texts of either.
+        // Without a configuration it has that of the parent. The local ranks keep the texts of
+        // either.
         let mut raw_config = self.config.as_ref().map(|config| config.to_raw());
         let config = raw_config.as_mut().map_or(ptr::null_mut(), |config| &raw mut *config);
         let code = match &mut self.wish {
-            // SAFETY: the parent is live during its visit, which ends after this, and locked until then or aborted: nobody else
-            // uses it. There is a place for the handle, which is written before the group ends. NCCL copies the configuration within the
-            // call, but for texts that live as long as the child. The ranks agree: in a clique they have compared, and who made a
-            // communicator across processes has promised it.
+            // SAFETY: the parent is live during its visit, which ends after this, and locked until
+            // then or aborted: nobody else uses it. There is a place for the handle, which is
+            // written before the group ends. NCCL copies the configuration within the call, but for
+            // texts that live as long as the child. The ranks agree: in a clique they have
+            // compared, and who made a communicator across processes has promised it.
             Wish::Split { color, key } => unsafe { sys::ncclCommSplit(raw, *color, *key, place, config) },
             #[cfg(nccl_ge_2_27)]
             Wish::Shrink { excluded } => {
                 let (list, count) = (excluded.as_mut_ptr(), excluded.len() as c_int);
-                // SAFETY: as above. NCCL sorts the list, which is ours, and copies it; it names other ranks of the parent, each once.
+                // SAFETY: as above. NCCL sorts the list, which is ours, and copies it; it names
+                // other ranks of the parent, each once.
                 unsafe { sys::ncclCommShrink(raw, list, count, place, config, sys::NCCL_SHRINK_DEFAULT as c_int) }
             }
             #[cfg(nccl_ge_2_29)]
             Wish::Grow { size, id } => {
                 let id = id.map(|id| id.to_raw());
                 let id = id.as_ref().map_or(ptr::null(), ptr::from_ref);
-                // SAFETY: as above. NCCL copies the id within the call. No communicator was made of the parent since the id was asked for:
-                // the rank that has it refuses that. The other ranks have promised to grow it by as many.
+                // SAFETY: as above. NCCL copies the id within the call. No communicator was made of
+                // the parent since the id was asked for: the rank that has it refuses that. The
+                // other ranks have promised to grow it by as many.
                 unsafe { sys::ncclCommGrow(raw, *size, id, -1, place, config) }
             }
             #[cfg(not(nccl_ge_2_29))]
@@ -256,7 +268,8 @@ impl Asked {
             return Err(nothing(self.wish.function()));
         }
         let (mut rank, mut size) = (0, 0);
-        // SAFETY: a communicator that was just made, which nobody else has, and a place for the answer.
+        // SAFETY: a communicator that was just made, which nobody else has, and a place for the
+        // answer.
         check("ncclCommUserRank", unsafe { sys::ncclCommUserRank(raw, &mut rank) })?;
         // SAFETY: as above.
         check("ncclCommCount", unsafe { sys::ncclCommCount(raw, &mut size) })?;
@@ -272,8 +285,8 @@ impl Drop for Division {
     fn drop(&mut self) {
         let left: Vec<_> = self.0.iter().filter(|one| !one.handle.raw().is_null()).collect();
         for Asked { parent, child, .. } in &left {
-            // A call that failed, or came too late, has aborted the parent. Parents that share are not freed before this child is. Others
-            // keep a pointer into it until they are.
+            // A call that failed, or came too late, has aborted the parent. Parents that share are
+            // not freed before this child is. Others keep a pointer into it until they are.
             let teardown =
                 child.as_ref().map(|place| place.local_ranks.teardown()).filter(|teardown| teardown.is_shared());
             while !parent.has_ended() && !teardown.is_some_and(|teardown| teardown.are_ready()) {
@@ -284,8 +297,9 @@ impl Drop for Division {
         // SAFETY: the group is ended below: nothing in between panics or returns.
         let _ = unsafe { sys::ncclGroupStart() };
         for one in &left {
-            // SAFETY: nobody else has it, and its parent does not need it any more. No thread is inside a communicator that shares its
-            // resources, and none revokes or frees one: all are ready, and wait for this child.
+            // SAFETY: nobody else has it, and its parent does not need it any more. No thread is
+            // inside a communicator that shares its resources, and none revokes or frees one: all
+            // are ready, and wait for this child.
             let _ = unsafe { sys::ncclCommAbort(one.handle.raw()) };
         }
         // SAFETY: this thread has opened the group above.

@@ -1,4 +1,5 @@
-//! Starts communicators over an exchange: the ranks share an id, and check that they start with the same settings.
+//! Starts communicators over an exchange: the ranks share an id, and check that they start with the
+//! same settings.
 
 use std::slice;
 use std::sync::Arc;
@@ -103,7 +104,8 @@ pub(crate) fn one_rank(
     with_id(operation, device, &exchange, &id, options, is_checked)
 }
 
-/// Starts it with an id that all ranks have, after they have agreed whether the communicator is checked.
+/// Starts it with an id that all ranks have, after they have agreed whether the communicator is
+/// checked.
 pub(crate) fn with_id(
     operation: &'static str,
     device: Device,
@@ -130,8 +132,8 @@ pub(crate) fn wait(operation: &'static str, exchange: &Exchange, starting: Start
     started.into_iter().next().ok_or_else(|| start::nothing(operation))
 }
 
-/// Runs `f`, in which `inner` waits for the ranks of `exchange`. If the exchange knows that one of them has ended, aborts `inner`, which then
-/// does not wait until its timeout.
+/// Runs `f`, in which `inner` waits for the ranks of `exchange`. If the exchange knows that one of
+/// them has ended, aborts `inner`, which then does not wait until its timeout.
 pub(crate) fn unless_gone<R>(
     operation: &'static str,
     exchange: &Exchange,

@@ -1,7 +1,8 @@
 //! The thread that watches all communicators of the process.
 //!
-//! It aborts communicators whose calls stay inside NCCL beyond their timeout, those for which NCCL reports an asynchronous error, and those
-//! that wait for a rank that was closed. It calls nothing that could wait for a device or a peer: no deadline would work then.
+//! It aborts communicators whose calls stay inside NCCL beyond their timeout, those for which NCCL
+//! reports an asynchronous error, and those that wait for a rank that was closed. It calls nothing
+//! that could wait for a device or a peer: no deadline would work then.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,7 +30,8 @@ struct Watch {
 static WATCH: Mutex<Watch> = Mutex::new(Watch { has_ranks: false, running: false });
 static CHANGED: Condvar = Condvar::new();
 
-/// Starts the watchdog and the thread that frees memory, unless they run: before the first communicator.
+/// Starts the watchdog and the thread that frees memory, unless they run: before the first
+/// communicator.
 pub(crate) fn start(operation: &'static str) -> Result<()> {
     reclaim::start(operation)?;
     let mut watch = watch();

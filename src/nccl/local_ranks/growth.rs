@@ -15,8 +15,9 @@ pub(crate) struct Open {
     pub(crate) more: usize,
 }
 
-/// The open invitation of a communicator, if a rank of this process has made one. NCCL numbers the communicators that it makes of another
-/// one, so at most one invitation is open, and nothing else is made meanwhile.
+/// The open invitation of a communicator, if a rank of this process has made one. NCCL numbers the
+/// communicators that it makes of another one, so at most one invitation is open, and nothing else
+/// is made meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Growth(Mutex<Option<Open>>);
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use crate::exchange::digest;
 use crate::nccl::setup::unique_id::UniqueId;
 
-/// How a communicator was made from another one. Earlier splits come first in the order of these values.
+/// How a communicator was made from another one. Earlier splits come first in the order of these
+/// values.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Child {
     /// A part: the number of the split, which all ranks count alike, and the color.
     Part(u64, usize),
     /// A part of a communicator that was revoked, where splits are counted anew.
     RevokedPart(u64, usize),
-    /// The communicator without these ranks, which are sorted, and how often that was asked for before.
+    /// The communicator without these ranks, which are sorted, and how often that was asked for
+    /// before.
     Rest(Arc<[usize]>, u64),
     /// The communicator with so many more ranks, and how often that was asked for before.
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
@@ -45,8 +47,9 @@ impl Child {
     }
 }
 
-/// Identifies a communicator: the id that its first ancestor was started with, and how each descendant was made. A child comes after its
-/// parent in the order of lineages. The order does not depend on the order in which threads make communicators.
+/// Identifies a communicator: the id that its first ancestor was started with, and how each
+/// descendant was made. A child comes after its parent in the order of lineages. The order does not
+/// depend on the order in which threads make communicators.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lineage {
     id: [u8; UniqueId::BYTES],
@@ -69,7 +72,8 @@ impl Lineage {
         self.id.into_iter().chain(self.children.iter().flat_map(Child::bytes))
     }
 
-    /// Makes an id for a child that ranks of other processes join: they know nothing else of its lineage.
+    /// Makes an id for a child that ranks of other processes join: they know nothing else of its
+    /// lineage.
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn key(&self, child: &Child) -> UniqueId {
         let part = |at: u8| digest(self.bytes().chain(child.bytes()).chain([at])).to_le_bytes();
@@ -77,7 +81,8 @@ impl Lineage {
         UniqueId::from_bytes(std::array::from_fn(|at| parts[at]))
     }
 
-    /// Names the part in words that follow "the part". `None` for a communicator that was not made from another one.
+    /// Names the part in words that follow "the part". `None` for a communicator that was not made
+    /// from another one.
     pub(super) fn part(&self) -> Option<String> {
         let parts: Vec<_> = self.children.iter().rev().map(Child::describe).collect();
         (!parts.is_empty()).then(|| parts.join(" of the part "))

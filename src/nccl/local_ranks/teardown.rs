@@ -1,14 +1,17 @@
-//! Decides when ranks of this process may be freed: ranks of one communicator, and of all communicators that share NCCL's resources with it.
+//! Decides when ranks of this process may be freed: ranks of one communicator, and of all
+//! communicators that share NCCL's resources with it.
 //!
-//! The ranks of one process that share resources have one abort flag per rank, which an abort of any of them raises, and one set of
-//! channels, streams and threads, which NCCL frees with the last of them. No two threads may touch any of that at once, and destroying the
-//! last rank of a communicator also takes down what its other ranks have. So ranks that share are all freed by one thread: when the last of
-//! them has been closed, or as soon as one is aborted. A rank that was closed earlier waits until then. Ranks that share nothing are closed
-//! one by one.
+//! The ranks of one process that share resources have one abort flag per rank, which an abort of
+//! any of them raises, and one set of channels, streams and threads, which NCCL frees with the last
+//! of them. No two threads may touch any of that at once, and destroying the last rank of a
+//! communicator also takes down what its other ranks have. So ranks that share are all freed by one
+//! thread: when the last of them has been closed, or as soon as one is aborted. A rank that was
+//! closed earlier waits until then. Ranks that share nothing are closed one by one.
 //!
-//! An abort frees nothing before every rank is *ready*: no thread is inside NCCL on it, and if one rank is revoked, all are. A rank that is
-//! revoked waits until the others let go of what they have mapped of it: they do so when they are revoked or finalized, or when the last of
-//! all is freed. So each rank is revoked on its own thread, and none once the first is aborted.
+//! An abort frees nothing before every rank is *ready*: no thread is inside NCCL on it, and if one
+//! rank is revoked, all are. A rank that is revoked waits until the others let go of what they have
+//! mapped of it: they do so when they are revoked or finalized, or when the last of all is freed.
+//! So each rank is revoked on its own thread, and none once the first is aborted.
 
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +40,8 @@ struct Progress<R> {
     failed: bool,
     /// Whether each of `aborted` is revoked before one is freed.
     revokes: bool,
-    /// Whether a thread frees ranks that share nothing and were aborted. NCCL frees them when the last is.
+    /// Whether a thread frees ranks that share nothing and were aborted. NCCL frees them when the
+    /// last is.
     frees: bool,
 }
 
@@ -167,7 +171,8 @@ impl<R> Teardown<R> {
         self.progress().abort(rank);
     }
 
-    /// Aborts the ranks that were closed and wait, if another one was aborted. The caller has each of them get ready.
+    /// Aborts the ranks that were closed and wait, if another one was aborted. The caller has each
+    /// of them get ready.
     pub(crate) fn abort_waiting(&self) -> Vec<Arc<R>> {
         let mut progress = self.progress();
         let waiting = if progress.failed { std::mem::take(&mut progress.closed) } else { Vec::new() };
@@ -175,7 +180,8 @@ impl<R> Teardown<R> {
         waiting
     }
 
-    /// Has every rank be revoked before it counts as ready. Does nothing if a thread frees ranks already.
+    /// Has every rank be revoked before it counts as ready. Does nothing if a thread frees ranks
+    /// already.
     pub(crate) fn require_revoke(&self, rank: &R) {
         let mut progress = self.progress();
         progress.revokes |= !progress.frees && progress.find(rank).is_some();
@@ -208,8 +214,9 @@ impl<R> Teardown<R> {
         progress.are_ready(progress.starting)
     }
 
-    /// Says what the thread of `rank`, which was aborted, does next. Every rank that NCCL has not freed has to be ready, apart from those that
-    /// are being destroyed. If the ranks share their resources, none may be starting.
+    /// Says what the thread of `rank`, which was aborted, does next. Every rank that NCCL has not
+    /// freed has to be ready, apart from those that are being destroyed. If the ranks share their
+    /// resources, none may be starting.
     pub(crate) fn next(&self, rank: &R) -> AfterAbort<R> {
         let mut progress = self.progress();
         if progress.find(rank).is_none() {

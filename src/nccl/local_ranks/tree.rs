@@ -1,13 +1,16 @@
 //! The tree of local ranks: one node for each communicator that has ranks in this process.
 //!
-//! A part that was split off is a child of the communicator that it came from, and ends with it. A communicator that was shrunk, grown, or
-//! made of a revoked one is a root of its own: it lives on when the old one ends.
+//! A part that was split off is a child of the communicator that it came from, and ends with it. A
+//! communicator that was shrunk, grown, or made of a revoked one is a root of its own: it lives on
+//! when the old one ends.
 //!
-//! NCCL frees the ranks of one process together, when the last of them is aborted or destroyed. Until then its kernels and threads may
-//! reach the memory of each rank. So whatever NCCL may still read, such as configurations, lives as long as the node.
+//! NCCL frees the ranks of one process together, when the last of them is aborted or destroyed.
+//! Until then its kernels and threads may reach the memory of each rank. So whatever NCCL may still
+//! read, such as configurations, lives as long as the node.
 //!
-//! The ranks of a node are aborted together, even if they were started one by one: when NCCL stops the kernel of a rank, the kernels of its
-//! peers complete without the data that it has not sent. So all ranks must be marked before the first is stopped.
+//! The ranks of a node are aborted together, even if they were started one by one: when NCCL stops
+//! the kernel of a rank, the kernels of its peers complete without the data that it has not sent.
+//! So all ranks must be marked before the first is stopped.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -28,10 +31,12 @@ use crate::nccl::setup::unique_id::UniqueId;
 pub(crate) struct LocalRanks<R> {
     /// The communicator that this one was split off from. NCCL goes on using its configurations.
     parent: Option<Arc<Self>>,
-    /// The parts that were split off, in the order of their [`Child`]. Each lives as long as somebody else has it.
+    /// The parts that were split off, in the order of their [`Child`]. Each lives as long as
+    /// somebody else has it.
     children: Mutex<Vec<(Child, Weak<Self>)>>,
     pub(crate) lineage: Lineage,
-    /// Decides when these ranks are freed. Communicators that share NCCL's resources have one in common.
+    /// Decides when these ranks are freed. Communicators that share NCCL's resources have one in
+    /// common.
     teardown: Arc<Teardown<R>>,
     /// What the ranks compare, if all of them live in this process.
     in_process: OnceLock<Arc<InProcess>>,
@@ -69,7 +74,8 @@ impl<R> Roots<R> {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// Adds `ranks` ranks to the communicator of `id`, before any of them starts. `shares` says whether its parts share its resources.
+    /// Adds `ranks` ranks to the communicator of `id`, before any of them starts. `shares` says
+    /// whether its parts share its resources.
     pub(crate) fn join(&self, id: &UniqueId, ranks: usize, shares: bool) -> Arc<LocalRanks<R>> {
         let local = self.root(Lineage::new(id));
         local.expect(ranks);
@@ -90,7 +96,8 @@ impl<R> Roots<R> {
         local
     }
 
-    /// Adds a rank of `parent` to the grown communicator that goes by `key`, which ranks of other processes join by the same key.
+    /// Adds a rank of `parent` to the grown communicator that goes by `key`, which ranks of other
+    /// processes join by the same key.
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn join_grown(&self, parent: &LocalRanks<R>, key: &UniqueId) -> Arc<LocalRanks<R>> {
         let local = self.join(key, 1, parent.teardown.is_shared());
@@ -145,8 +152,8 @@ impl<R> LocalRanks<R> {
         }
     }
 
-    /// Adds a rank to a part, before the rank starts. All ranks of the part that live here get the same node: NCCL has them meet before the
-    /// first can be done with it.
+    /// Adds a rank to a part, before the rank starts. All ranks of the part that live here get the
+    /// same node: NCCL has them meet before the first can be done with it.
     pub(crate) fn join_part(self: &Arc<Self>, child: Child) -> Arc<Self> {
         let part = {
             let mut children = self.children();
@@ -188,7 +195,8 @@ impl<R> LocalRanks<R> {
         ptr::eq(self, other) || self.parent.as_ref().is_some_and(|parent| parent.is_within(other))
     }
 
-    /// Names the part in words that follow "the part". `None` for a communicator that was not made from another one.
+    /// Names the part in words that follow "the part". `None` for a communicator that was not made
+    /// from another one.
     pub(crate) fn part(&self) -> Option<String> {
         self.lineage.part()
     }
@@ -203,7 +211,8 @@ impl<R> LocalRanks<R> {
         self.in_process.get()
     }
 
-    /// Has the ranks, all of which live in this process, compare what they are about to do. The first rank calls `make`.
+    /// Has the ranks, all of which live in this process, compare what they are about to do. The
+    /// first rank calls `make`.
     pub(crate) fn set_in_process(&self, make: impl FnOnce() -> InProcess) {
         self.in_process.get_or_init(|| Arc::new(make()));
     }
@@ -211,14 +220,15 @@ impl<R> LocalRanks<R> {
 
 /// From the start of its ranks to their end.
 impl<R> LocalRanks<R> {
-    /// `ranks` more ranks are about to start. For each, [`admit`](Self::admit) or [`withdraw`](Self::withdraw) follows.
+    /// `ranks` more ranks are about to start. For each, [`admit`](Self::admit) or
+    /// [`withdraw`](Self::withdraw) follows.
     fn expect(&self, ranks: usize) {
         self.open.fetch_add(ranks, Ordering::Relaxed);
         self.teardown.expect(ranks);
     }
 
-    /// Adds ranks that have started, with their numbers. Returns why the caller must abort them: the others were aborted before, or the
-    /// communicator that they were split off from.
+    /// Adds ranks that have started, with their numbers. Returns why the caller must abort them:
+    /// the others were aborted before, or the communicator that they were split off from.
     pub(crate) fn admit<'a>(&self, ranks: impl IntoIterator<Item = (usize, &'a Arc<R>)>) -> Option<Error>
     where
         R: 'a,
@@ -248,8 +258,9 @@ impl<R> LocalRanks<R> {
         cause.or_else(|| self.parent.as_ref()?.failure())
     }
 
-    /// Records that these ranks fail because of `cause`, with all that share their resources and all parts of either. Returns the ranks that
-    /// the caller must abort. Ranks that start later learn the cause from [`admit`](Self::admit).
+    /// Records that these ranks fail because of `cause`, with all that share their resources and
+    /// all parts of either. Returns the ranks that the caller must abort. Ranks that start later
+    /// learn the cause from [`admit`](Self::admit).
     pub(crate) fn mark_failed(&self, cause: &Error) -> Vec<Arc<R>> {
         let mut failed = Vec::new();
         self.first_sharer().visit(&mut |started| {
@@ -259,7 +270,8 @@ impl<R> LocalRanks<R> {
         failed
     }
 
-    /// Records that these ranks are revoked because of `cause`, and returns them. Ranks that start later are aborted.
+    /// Records that these ranks are revoked because of `cause`, and returns them. Ranks that start
+    /// later are aborted.
     #[cfg(nccl_ge_2_28_7)]
     pub(crate) fn mark_revoked(&self, cause: &Error) -> Vec<Arc<R>> {
         let mut started = self.started();
@@ -339,7 +351,8 @@ impl<R> LocalRanks<R> {
         });
     }
 
-    /// Leaks the configurations: another library has the communicators now, and nobody here knows for how long NCCL needs them.
+    /// Leaks the configurations: another library has the communicators now, and nobody here knows
+    /// for how long NCCL needs them.
     pub(crate) fn leak_configs(&self) {
         self.configs().iter().for_each(|config| std::mem::forget(Arc::clone(config)));
         self.parent.iter().for_each(|parent| parent.leak_configs());

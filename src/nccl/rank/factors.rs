@@ -1,5 +1,5 @@
-//! Pre-multiplied sums in place of NCCL's own reductions: with factor one they are the sum, with one part in as many as there are ranks
-//! the average.
+//! Pre-multiplied sums in place of NCCL's own reductions: with factor 1 they are the sum, with
+//! factor 1/size the average.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -13,21 +13,23 @@ use crate::element::ElementKind;
 use crate::nccl::raw::data_type;
 use crate::sys;
 
-/// What every element is multiplied with.
+/// The factor by which every element is multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Factor {
-    /// One: the sum.
+    /// 1: the sum.
     One,
-    /// One part in as many as there are ranks: the average, as NCCL computes it outside of windows.
+    /// 1/size: the average, as NCCL computes it outside of windows.
     Share,
 }
 
-/// Those of one communicator, made when they are first needed, and gone with it: by factor and element.
+/// The operators of one communicator, by factor and element. Each is made when it is first needed,
+/// and ends with the communicator.
 #[derive(Debug, Default)]
 pub(crate) struct Factors([[OnceLock<sys::ncclRedOp_t>; 5]; 2]);
 
 impl Factors {
-    /// The one for a floating-point type of at most four bytes in a communicator of `size` ranks; `Err` is what NCCL says.
+    /// The operator for a floating-point type of at most four bytes in a communicator of `size`
+    /// ranks; `Err` is NCCL's error.
     ///
     /// # Safety
     ///
@@ -64,7 +66,8 @@ impl Factors {
         let scalar: *mut c_void = scalar.cast();
         let mut op = sys::ncclRedOp_t(0);
         let residence = sys::ncclScalarResidence_t::ncclScalarHostImmediate;
-        // SAFETY: a live communicator under its lock; NCCL reads one element at `scalar` during the call.
+        // SAFETY: a live communicator under its lock; NCCL reads one element at `scalar` during the
+        // call.
         let code =
             unsafe { sys::ncclRedOpCreatePreMulSum(&mut op, scalar, data_type::raw(element), residence, handle) };
         if code != sys::ncclResult_t::ncclSuccess {

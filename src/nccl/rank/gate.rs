@@ -1,16 +1,21 @@
-//! The gate to NCCL: lets in one thread at a time, and none once a thread is about to free the communicator.
+//! The gate to NCCL: lets in one thread at a time, and none once a thread is about to free the
+//! communicator.
 //!
-//! A call is made by the thread that holds the lock, and only during a visit. A thread that ends the communicator shuts the gate. It does not
-//! take the lock: the holder may be in a driver call that waits for the very kernels that the end would stop. From then on no thread enters.
-//! A thread that is inside is waited for, or woken. One that holds the lock outside is refused when it tries to enter.
+//! A call is made by the thread that holds the lock, and only during a visit. A thread that ends
+//! the communicator shuts the gate. It does not take the lock: the holder may be in a driver call
+//! that waits for the very kernels that the end would stop. From then on no thread enters. A thread
+//! that is inside is waited for, or woken. One that holds the lock outside is refused when it tries
+//! to enter.
 //!
-//! A question for asynchronous errors takes nanoseconds and may be asked beside any other call. So it needs no lock, but is counted, and
-//! waited for as well.
+//! A question for asynchronous errors takes nanoseconds and may be asked beside any other call. So
+//! it needs no lock, but is counted, and waited for as well.
 //!
-//! If the calls of several ranks wait for each other inside NCCL, either all of them enter or none: each is promised its visit before the first
-//! begins. The gate promises nothing once it is shut. A promise that was given is waited for like a visit.
+//! If the calls of several ranks wait for each other inside NCCL, either all of them enter or none:
+//! each is promised its visit before the first begins. The gate promises nothing once it is shut. A
+//! promise that was given is waited for like a visit.
 //!
-//! Communicators that share resources have one lock: one thread is inside any of them at a time. Each has its own door and visits.
+//! Communicators that share resources have one lock: one thread is inside any of them at a time.
+//! Each has its own door and visits.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -41,7 +46,8 @@ impl Lock {
         Arc::new(Self { locked: AtomicBool::new(false), order, turn: Mutex::default() })
     }
 
-    /// The turn of the one thread that revokes a communicator with this lock: they have NCCL's flag in common.
+    /// The turn of the one thread that revokes a communicator with this lock: they have NCCL's flag
+    /// in common.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,7 +70,8 @@ pub(crate) struct Gate<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through `Locked` only, of which there is one at a time: the lock sees to that.
+// SAFETY: the value is reached through `Locked` only, of which there is one at a time: the lock
+// sees to that.
 unsafe impl<T: Send> Sync for Gate<T> {}
 
 impl<T> Gate<T> {
@@ -82,7 +89,8 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Takes the lock, if no thread holds it. A holder that panics gives it back, and leaves nothing half done.
+    /// Takes the lock, if no thread holds it. A holder that panics gives it back, and leaves
+    /// nothing half done.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Locked<'_, T>> {
         if take(&self.locked) { Some(Locked { gate: self, lock: &self.locked }) } else { self.try_shared() }
@@ -100,8 +108,8 @@ impl<T> Gate<T> {
         self.shared.as_ref()
     }
 
-    /// Begins a visit for `operation`, at this time. Returns false if the gate is shut, unless the visit was promised. The caller holds the
-    /// lock, and ends the visit if it has begun.
+    /// Begins a visit for `operation`, at this time. Returns false if the gate is shut, unless the
+    /// visit was promised. The caller holds the lock, and ends the visit if it has begun.
     #[inline]
     #[must_use]
     pub(crate) fn enter(&self, operation: &'static str, since: u64) -> bool {
@@ -110,8 +118,8 @@ impl<T> Gate<T> {
         fence(Ordering::Release);
         self.what.store(pack(operation), Ordering::Relaxed);
         self.since.store(since, Ordering::Relaxed);
-        // Sequentially consistent, as all accesses of `shut` and `is_empty` are: either this thread sees that the gate is shut, or the thread
-        // that shuts it sees this visit.
+        // Sequentially consistent, as all accesses of `shut` and `is_empty` are: either this thread
+        // sees that the gate is shut, or the thread that shuts it sees this visit.
         self.visits.swap(visit + 1, Ordering::SeqCst);
         if self.door.load(Ordering::SeqCst) == SHUT {
             self.leave();
@@ -126,14 +134,16 @@ impl<T> Gate<T> {
         self.visits.store(self.visits.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Promises visits to the holder of the lock, until [`Gate::redeem`]. Returns false if the gate is shut.
+    /// Promises visits to the holder of the lock, until [`Gate::redeem`]. Returns false if the gate
+    /// is shut.
     #[must_use]
     pub(crate) fn promise(&self) -> bool {
         let more = |door: u32| (door & SHUT == 0).then_some(door + 1);
         self.door.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
     }
 
-    /// Promises visits even if the gate is shut. The caller then makes sure that no thread that ends the communicator takes the gate for empty.
+    /// Promises visits even if the gate is shut. The caller then makes sure that no thread that
+    /// ends the communicator takes the gate for empty.
     pub(crate) fn promise_though_shut(&self) {
         self.door.fetch_add(1, Ordering::SeqCst);
     }
@@ -143,7 +153,8 @@ impl<T> Gate<T> {
         self.door.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Runs `ask` beside calls of other threads. `None` if the gate is shut. `ask` must neither block nor panic.
+    /// Runs `ask` beside calls of other threads. `None` if the gate is shut. `ask` must neither
+    /// block nor panic.
     #[inline]
     pub(crate) fn beside<R>(&self, ask: impl FnOnce() -> R) -> Option<R> {
         self.readers.fetch_add(1, Ordering::SeqCst);
@@ -255,8 +266,9 @@ impl<'a, T> LockedAll<'a, T> {
     /// The guarded values, in the order in which the gates were added.
     #[inline]
     pub(crate) fn values(&mut self) -> impl Iterator<Item = &mut T> {
-        // SAFETY: this thread holds the lock of each as long as `self` lives, and no other reaches the values without it. No gate is here twice:
-        // one that came with its lock was not locked before, and one that has joined was not here. `self` is borrowed alone.
+        // SAFETY: this thread holds the lock of each as long as `self` lives, and no other reaches
+        // the values without it. No gate is here twice: one that came with its lock was not locked
+        // before, and one that has joined was not here. `self` is borrowed alone.
         self.gates.iter().map(|gate| unsafe { &mut *gate.value.get() })
     }
 }

@@ -1,4 +1,4 @@
-//! The graphs that hold operations of a communicator, which they must not outlive.
+//! The graphs that hold operations of a communicator. They end with it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,22 +8,24 @@ use crate::cuda::{Access, Mortal, Stream, Tracker};
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
 
-/// Graphs that are remembered before those are forgotten that are gone.
+/// The number of graphs from which on those that are gone are forgotten.
 const MANY: usize = 16;
 
 pub(crate) struct Graphs {
     all: Mutex<All>,
-    /// Whether nothing but a graph may have operations of the communicator, and something of it is, or was, captured.
+    /// Whether all operations of the communicator have to be in one graph, and some are captured,
+    /// or were.
     alone: AtomicBool,
-    /// The captures under way that have operations of the communicator.
+    /// How many captures are under way that have operations of the communicator.
     open: AtomicUsize,
-    /// Launches of graphs that have all operations of the communicator. NCCL knows nothing of them.
+    /// The launches of graphs that have all operations of the communicator. NCCL does not know
+    /// them.
     launched: Arc<Tracker>,
-    /// Whether NCCL may have registered memory for one.
+    /// Whether NCCL may have registered memory for a graph.
     registers: AtomicBool,
-    /// How many groups NCCL was given since then.
+    /// How many groups NCCL has done since then.
     groups: AtomicU64,
-    /// Whether others have the communicator, who go on with it.
+    /// Whether another library has the communicator.
     given_away: AtomicBool,
 }
 
@@ -44,7 +46,7 @@ impl Default for Graphs {
 #[derive(Default)]
 struct All {
     graphs: Vec<Weak<dyn Mortal>>,
-    /// Why there are none any more.
+    /// Why the graphs have ended.
     over: Option<Error>,
 }
 
@@ -53,13 +55,14 @@ impl Graphs {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A capture has its first operation of the communicator; `alone`: the graph that comes of it has all of them as long as it lives.
+    /// Notes that a capture has its first operation of the communicator. `alone`: its graph has all
+    /// operations as long as it lives.
     pub(crate) fn begin(&self, alone: bool) {
         self.alone.fetch_or(alone, Ordering::AcqRel);
         self.open.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A capture that had begun is over.
+    /// Notes that a capture has ended.
     pub(crate) fn finish(&self) {
         self.open.fetch_sub(1, Ordering::AcqRel);
     }
@@ -69,12 +72,13 @@ impl Graphs {
         self.open.load(Ordering::Acquire)
     }
 
-    /// NCCL may have registered memory for a graph: from now on groups are counted.
+    /// Notes that NCCL may have registered memory for a graph. From now on groups are counted.
     pub(crate) fn set_registers(&self) {
         self.registers.store(true, Ordering::Relaxed);
     }
 
-    /// NCCL has done a group, none that was captured, or one operation that is in none.
+    /// Counts a group that NCCL has done, or an operation outside of groups. Captured ones do not
+    /// count.
     #[inline]
     pub(crate) fn count_group(&self) {
         if self.registers.load(Ordering::Relaxed) {
@@ -82,12 +86,12 @@ impl Graphs {
         }
     }
 
-    /// How many of these there were.
+    /// How many groups NCCL has done.
     pub(crate) fn groups(&self) -> u64 {
         self.groups.load(Ordering::Acquire)
     }
 
-    /// Others get the communicator, and go on with it: what NCCL may have registered it goes on knowing.
+    /// Notes that another library gets the communicator: NCCL goes on using what it has registered.
     pub(crate) fn give_away(&self) {
         self.given_away.store(true, Ordering::Release);
     }
@@ -96,11 +100,11 @@ impl Graphs {
         self.given_away.load(Ordering::Acquire)
     }
 
-    /// One more.
+    /// Adds a graph.
     pub(crate) fn add(&self, graph: &Arc<dyn Mortal>) {
         let mut all = self.all();
         if let Some(cause) = all.over.clone() {
-            // It has ended while this was captured: NCCL waits for it already.
+            // The communicator has ended during the capture: NCCL waits for the graph already.
             drop(all);
             drop(graph.end(&cause));
             return;
@@ -112,43 +116,45 @@ impl Graphs {
         graphs.push(Arc::downgrade(graph));
     }
 
-    /// Whether NCCL leaves out what would keep graphs in order with the rest, and there is, or was, a graph or the beginning of one. The
-    /// caller holds the lock of the communicator, or asks again when it does.
+    /// Whether NCCL does not order graphs and other operations, and there is, or was, a graph or a
+    /// capture. The caller holds the lock of the communicator, or asks again when it does.
     #[inline]
     pub(crate) fn are_alone(&self) -> bool {
         self.alone.load(Ordering::Relaxed)
     }
 
-    /// After a launch on `stream`, or an attempt.
+    /// Notes a launch on `stream`, or an attempt.
     pub(crate) fn note_launch(&self, stream: &Stream) {
         if self.are_alone() {
             self.launched.note(Access::Write, stream);
         }
     }
 
-    /// Whether no launch is on its way that NCCL does not know of.
+    /// Whether all launches are done that NCCL does not know.
     pub(crate) fn have_left(&self) -> Result<bool> {
         if self.are_alone() { self.launched.is_done() } else { Ok(true) }
     }
 
-    /// The launches that NCCL knows nothing of, if there are such.
+    /// The launches that NCCL does not know, if there may be some.
     pub(crate) fn unseen(&self) -> Option<Arc<Tracker>> {
         self.are_alone().then(|| Arc::clone(&self.launched))
     }
 
-    /// Whether there are any. Holds none of them for a moment: with a graph goes its memory, at a point that ranks have in common.
+    /// Whether there are graphs. Holds none of them, not even for a moment: the memory of a graph
+    /// is freed with it, at a point that the ranks have in common.
     pub(crate) fn exist(&self) -> bool {
         self.all().graphs.iter().any(|graph| graph.strong_count() > 0)
     }
 
-    /// How many may still be launched.
+    /// How many graphs may still be launched.
     pub(crate) fn count(&self) -> usize {
-        // Only handles leave the lock: the last one of a graph may be dropped here.
+        // Only handles leave the lock: the last handle of a graph may be dropped here.
         let all: Vec<_> = self.all().graphs.iter().filter_map(Weak::upgrade).collect();
         all.iter().filter(|graph| graph.is_alive()).count()
     }
 
-    /// The communicator is about to end, because of `cause`: none is launched any more. NCCL waits for that.
+    /// Ends the graphs because of `cause`: the communicator is about to end, and NCCL waits for
+    /// them. None is launched any more.
     pub(crate) fn end(&self, cause: &Error) {
         let graphs = {
             let mut all = self.all();
@@ -157,7 +163,7 @@ impl Graphs {
         };
         let graphs: Vec<_> = graphs.iter().filter_map(Weak::upgrade).collect();
         let left: Vec<_> = graphs.iter().filter_map(|graph| graph.end(cause)).collect();
-        // The driver may be held up by what comes next ends: no call of CUDA here.
+        // No call of CUDA here: the driver may wait for kernels that only the next step stops.
         if !graphs.is_empty() {
             helper::aside("gpucomm-graphs", move || drop((left, graphs)));
         }
@@ -167,13 +173,14 @@ impl Graphs {
     }
 }
 
-/// Drops `left` when `launched` have left their devices, elsewhere: NCCL, which knows nothing of them, frees what they use as soon as no
-/// graph is left. An abort stops them, unless they are behind something else that hangs: then `left` stays.
+/// Drops `left` on another thread when the launches in `launched` are done. NCCL, which does not
+/// know them, frees what they use as soon as no graph is left. An abort stops them, unless they are
+/// behind other work that hangs: then `left` is leaked.
 pub(crate) fn drop_after(launched: Vec<Arc<Tracker>>, left: impl Send + 'static) {
     helper::aside("gpucomm-graphs", move || {
         for one in launched {
             let mut round = 0;
-            // A device that is lost does nothing any more.
+            // A lost device does nothing any more.
             while one.is_done().is_ok_and(|done| !done) {
                 backoff(round);
                 round += 1;

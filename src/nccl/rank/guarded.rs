@@ -26,7 +26,8 @@ impl Guarded {
         self.regroups.iter().find(|(known, _)| *known == plan).map_or(0, |(_, times)| times + 1)
     }
 
-    /// Counts one more communicator that is made of it by `plan`. Returns how often that was done before.
+    /// Counts one more communicator that is made of it by `plan`. Returns how often that was done
+    /// before.
     pub(crate) fn regroup(&mut self, plan: &Plan) -> u64 {
         let plan = plan.sequence();
         if let Some((_, times)) = self.regroups.iter_mut().find(|(known, _)| *known == plan) {

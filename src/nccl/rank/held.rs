@@ -1,40 +1,40 @@
-//! What graphs hold of a communicator, for its dumps.
+//! The operations of a rank that graphs hold, for dumps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::clock;
 
-/// Operations that are kept of one graph.
+/// How many operations are kept of each graph.
 const KEPT: usize = 64;
 
-/// What one graph holds, as long as it lives.
+/// The operations of a rank that one graph holds. Lives as long as the graph.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Its number among those that hold something of the communicator, from 1 on.
+    /// Numbers the graphs that hold operations of the rank, from 1 on.
     pub(crate) number: u64,
-    /// The first of its operations: the head of each, and its count.
+    /// The head and the count of the first operations.
     operations: Mutex<Vec<(u64, u64)>>,
     total: AtomicU64,
     launches: AtomicU64,
-    /// The number of the last launch among the operations of the communicator, and when that was.
+    /// The number of the last launch among the operations of the rank, and its time.
     launch: AtomicU64,
     when: AtomicU64,
 }
 
-/// The same at one moment.
+/// A snapshot of [`Held`].
 #[derive(Debug, Clone)]
 pub(crate) struct Graph {
     pub(crate) number: u64,
     pub(crate) operations: Vec<(u64, u64)>,
     pub(crate) total: u64,
     pub(crate) launches: u64,
-    /// The number of the last launch, and when that was.
+    /// The number of the last launch, and its time.
     pub(crate) last: Option<(u64, u64)>,
 }
 
 impl Held {
-    /// One operation more was captured.
+    /// Adds an operation that was captured.
     pub(crate) fn add(&self, head: u64, count: u64) {
         let mut operations = locked(&self.operations);
         if operations.len() < KEPT {
@@ -43,7 +43,7 @@ impl Held {
         self.total.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It was launched, as this operation of the communicator.
+    /// Notes a launch, which is operation `number` of the rank.
     pub(crate) fn launched(&self, number: u64) {
         self.when.store(clock::tick(), Ordering::Relaxed);
         self.launch.store(number, Ordering::Relaxed);
@@ -63,12 +63,12 @@ impl Held {
     }
 }
 
-/// Those of one communicator.
+/// The graphs of one rank.
 #[derive(Debug, Default)]
 pub(super) struct Holds(Mutex<(u64, Vec<Weak<Held>>)>);
 
 impl Holds {
-    /// One more.
+    /// Adds a graph.
     pub(super) fn begin(&self) -> Arc<Held> {
         let mut all = locked(&self.0);
         all.0 += 1;

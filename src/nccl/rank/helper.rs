@@ -1,10 +1,11 @@
 //! The thread of each rank, which starts the rank and ends it.
 //!
-//! Both may never return. When an abort is needed, it may be impossible to start a thread. So the thread is started before the rank, and sleeps
-//! in between.
+//! Both may never return. When an abort is needed, it may be impossible to start a thread. So the
+//! thread is started before the rank, and sleeps in between.
 //!
-//! If a process ends while one of these threads is inside NCCL, CUDA is unloaded under it, and the process crashes instead of ending with its
-//! status. So the end of the process waits for these threads, for a while.
+//! If a process ends while one of these threads is inside NCCL, CUDA is unloaded under it, and the
+//! process crashes instead of ending with its status. So the end of the process waits for these
+//! threads, for a while.
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -20,7 +21,8 @@ use crate::error::{Error, Result};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// How long the end of the process waits for jobs. A job that waits for a rank that never comes does no harm.
+/// How long the end of the process waits for jobs. A job that waits for a rank that never comes
+/// does no harm.
 const AT_EXIT: Duration = Duration::from_secs(2);
 
 /// Jobs that have been given to helpers and are not done.
@@ -41,7 +43,8 @@ impl Helper {
             .name("gpucomm-helper".into())
             .spawn(move || {
                 for job in received {
-                    // After a call, NCCL makes the device of the thread current again. A device that nobody chose would get a context.
+                    // After a call, NCCL makes the device of the thread current again. A device
+                    // that nobody chose would get a context.
                     let _ = cuda::settle(device);
                     job();
                     JOBS.fetch_sub(1, Ordering::AcqRel);
@@ -59,7 +62,8 @@ impl Helper {
     }
 }
 
-/// Runs `job` on a thread of its own, for which the end of the process waits as well. If no thread can be started, leaks `job`.
+/// Runs `job` on a thread of its own, for which the end of the process waits as well. If no thread
+/// can be started, leaks `job`.
 pub(crate) fn aside(name: &str, job: impl FnOnce() + Send + 'static) {
     // Not dropped with the closure of a thread that does not start.
     let job = ManuallyDrop::new(job);
@@ -73,15 +77,16 @@ pub(crate) fn aside(name: &str, job: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Has the end of the process wait for jobs. Functions that are registered last run first: before CUDA, which was used already, is unloaded.
+/// Has the end of the process wait for jobs. Functions that are registered last run first: before
+/// CUDA, which was used already, is unloaded.
 fn wait_at_exit() {
     unsafe extern "C" {
         fn atexit(function: extern "C" fn()) -> c_int;
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the function of the C library, with one that lives as long as this code and neither panics nor ends the process. If it
-        // cannot be registered, nobody waits.
+        // SAFETY: the function of the C library, with one that lives as long as this code and
+        // neither panics nor ends the process. If it cannot be registered, nobody waits.
         unsafe { atexit(finish) };
     });
 }

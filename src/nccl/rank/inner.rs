@@ -1,8 +1,9 @@
 //! One rank of a communicator, as its handles, aborters, buffers and the watchdog share it.
 //!
-//! Every NCCL call on the rank is a visit through its [`Gate`]. The end of the rank waits until no visit is under way: NCCL corrupts the heap
-//! if a communicator is aborted while another thread is inside. One call is made beside a visit, to wake a thread that blocks inside NCCL:
-//! see [`interrupt`](crate::nccl::lifecycle::interrupt).
+//! Every NCCL call on the rank is a visit through its [`Gate`]. The end of the rank waits until no
+//! visit is under way: NCCL corrupts the heap if a communicator is aborted while another thread is
+//! inside. One call is made beside a visit, to wake a thread that blocks inside NCCL: see
+//! [`interrupt`](crate::nccl::lifecycle::interrupt).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -37,18 +38,20 @@ pub(crate) type LocalRanks = tree::LocalRanks<Inner>;
 /// All ranks of this process, by communicator.
 pub(crate) static LOCAL_RANKS: tree::Roots<Inner> = tree::Roots::new();
 
-/// One rank of a communicator. It has cache lines of its own: every operation writes to it, and the ranks of a clique are allocated one after
-/// the other.
+/// One rank of a communicator. It has cache lines of its own: every operation writes to it, and the
+/// ranks of a clique are allocated one after the other.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Inner {
     pub(super) gate: Gate<Guarded>,
-    /// Live until the gate is shut and empty. From then on it belongs to the thread that ends the rank.
+    /// Live until the gate is shut and empty. From then on it belongs to the thread that ends the
+    /// rank.
     handle: Handle,
     me: Weak<Self>,
     /// Unique among the communicators of this process.
     pub(crate) id: u64,
-    /// The place of its lock in the order in which locks are taken. Ranks that share a lock have the same.
+    /// The place of its lock in the order in which locks are taken. Ranks that share a lock have
+    /// the same.
     pub(crate) order: u64,
     pub(crate) rank: usize,
     pub(crate) size: usize,
@@ -188,7 +191,8 @@ impl Inner {
         all.join(&self.gate)
     }
 
-    /// The handle, for threads that are inside, and for the thread that ends the rank. No other thread uses it once [`Inner::is_left`].
+    /// The handle, for threads that are inside, and for the thread that ends the rank. No other
+    /// thread uses it once [`Inner::is_left`].
     #[inline]
     pub(crate) fn handle(&self) -> Handle {
         self.handle
@@ -237,7 +241,8 @@ impl Inner {
 
 /// What it compares with other ranks.
 impl Inner {
-    /// Whether its ranks compare what they are about to do: those of a clique, and those of a checked communicator.
+    /// Whether its ranks compare what they are about to do: those of a clique, and those of a
+    /// checked communicator.
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn compares(&self) -> bool {
         self.in_process.is_some() || self.checked.get().is_some()
@@ -256,7 +261,8 @@ impl Inner {
         splits.or_else(|| self.checked.get().map(|checked| &checked.splits))
     }
 
-    /// Makes the error that all ranks report, each with its `operation`, after this rank has found that others disagree.
+    /// Makes the error that all ranks report, each with its `operation`, after this rank has found
+    /// that others disagree.
     #[cold]
     pub(crate) fn decide(&self, operation: &'static str, verdict: Verdict) -> Error {
         match (&self.in_process, self.checked.get()) {

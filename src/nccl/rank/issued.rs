@@ -1,4 +1,5 @@
-//! Counts what a rank has issued, so that dumps of several processes can be compared: operations, points, graphs, and what it waits for.
+//! Counts what a rank has issued, so that dumps of several processes can be compared: operations,
+//! points, graphs, and what it waits for.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,39 +9,40 @@ use super::held::{Graph, Held, Holds};
 use crate::clock;
 use crate::nccl::agree::pair::End;
 
-/// Counted under the lock of the communicator, and read without it.
+/// What a rank has issued. Written under the lock of the rank, and read without it.
 #[derive(Debug, Default)]
 pub(crate) struct Issued {
     /// The number of the last operation that NCCL was given.
     number: AtomicU64,
     /// How many of them are collectives, points included.
     collectives: Count,
-    /// For each rank: messages to it, and from it.
+    /// The messages to and from each rank.
     messages: OnceLock<Box<[[Count; 2]]>>,
     points: Points,
-    /// What is to be issued next, and waits for others.
+    /// What the rank waits for before it issues the next operation.
     compared: Compared,
     graphs: Holds,
 }
 
-/// One sequence, in which others count as well.
+/// The length of one sequence, which other ranks count as well.
 #[derive(Debug, Default)]
 struct Count {
     issued: AtomicU64,
-    /// Of a group that is written down: how many have been, but were not issued yet.
+    /// How many operations of the group that is being recorded come before.
     ahead: AtomicU64,
 }
 
-/// What was issued up to one moment.
+/// A snapshot of the counts.
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub(crate) collectives: u64,
-    /// Empty where there were no messages.
+    /// Empty if there were no messages.
     pub(crate) messages: Vec<[u64; 2]>,
 }
 
 impl Issued {
-    /// The sequence that a collective counts in, or a message to or from a peer, in a communicator of `size` ranks.
+    /// The sequence in which a collective counts, or a message to or from a peer, in a communicator
+    /// of `size` ranks.
     #[inline]
     fn sequence(&self, message: Option<(End, usize)>, size: usize) -> Option<&Count> {
         let Some((end, peer)) = message else { return Some(&self.collectives) };
@@ -48,19 +50,20 @@ impl Issued {
         all.get(peer).map(|ends| &ends[side(end)])
     }
 
-    /// Its number in its sequence, from 1 on, if it is issued next.
+    /// The number in its sequence, from 1 on, of an operation that is issued next.
     #[inline]
     pub(crate) fn next(&self, message: Option<(End, usize)>, size: usize) -> u64 {
         self.sequence(message, size).map_or(0, |count| count.issued.load(Ordering::Relaxed) + 1)
     }
 
-    /// What is issued as one group is going to be written down, this with it.
+    /// Begins to record a group that contains this operation.
     #[inline]
     pub(crate) fn begin_group(&self, message: Option<(End, usize)>, size: usize) {
         self.sequence(message, size).into_iter().for_each(|count| count.ahead.store(0, Ordering::Relaxed));
     }
 
-    /// The same as `next`, behind what of the group has come here before.
+    /// As [`next`](Self::next), for an operation of a group: it comes behind those that were
+    /// recorded before.
     #[inline]
     pub(crate) fn next_of_group(&self, message: Option<(End, usize)>, size: usize) -> u64 {
         self.sequence(message, size).map_or(0, |count| {
@@ -69,13 +72,13 @@ impl Issued {
         })
     }
 
-    /// NCCL was given a collective, or a message to or from a peer.
+    /// Counts a collective, or a message to or from a peer, that NCCL was given.
     #[inline]
     pub(crate) fn count(&self, message: Option<(End, usize)>, size: usize) {
         self.sequence(message, size).into_iter().for_each(|count| add(&count.issued));
     }
 
-    /// NCCL was given operation `number`, which was counted.
+    /// Notes that NCCL was given operation `number`, which was counted.
     #[inline]
     pub(crate) fn give(&self, number: u64) {
         self.number.store(number, Ordering::Release);
@@ -86,50 +89,51 @@ impl Issued {
         self.number.load(Ordering::Acquire)
     }
 
-    /// The rank has come to a point in the sequence of collectives.
+    /// Adds a point in the sequence of collectives, to which the rank has come.
     pub(crate) fn point(&self, operation: &'static str, head: u64, count: u64) {
         let sequence = self.next(None, 0);
         self.count(None, 0);
         self.points.add(operation, (head, count), sequence);
     }
 
-    /// It waits for this in a comparison with others.
+    /// Notes what the rank waits for in a comparison with others.
     pub(crate) fn compares(&self, what: Arc<str>) {
         self.compared.set(self.number(), what);
     }
 
-    /// That wait has failed.
+    /// Notes that this wait has failed.
     pub(crate) fn compares_in_vain(&self) {
         self.compared.end();
     }
 
-    /// Nothing is waited for any more, nor is what has failed before the last thing that it has done.
+    /// Forgets the wait: the rank has gone on.
     #[inline]
     pub(crate) fn compares_no_more(&self) {
         self.compared.clear();
     }
 
-    /// What it waits for in a comparison with others, or has waited for in vain, unless it has gone on since.
+    /// What the rank waits for in a comparison with others, or has waited for in vain, unless it
+    /// has gone on since.
     pub(crate) fn comparison(&self) -> Option<Wait> {
         self.compared.get(self.number())
     }
 
-    /// What a graph holds that is about to be captured.
+    /// Adds a graph that is about to be captured.
     pub(crate) fn begin_graph(&self) -> Arc<Held> {
         self.graphs.begin()
     }
 
-    /// What the graphs hold that there are.
+    /// The operations that graphs hold.
     pub(crate) fn graphs(&self) -> Vec<Graph> {
         self.graphs.all()
     }
 
-    /// The points that it came to last.
+    /// The points that the rank came to last.
     pub(crate) fn points(&self) -> Vec<Point> {
         self.points.all()
     }
 
-    /// All of it; a little old where somebody counts at the same time.
+    /// A snapshot of the counts. It may be a little outdated while another thread counts.
     pub(crate) fn totals(&self) -> Totals {
         let load = |count: &Count| count.issued.load(Ordering::Relaxed);
         let messages = self
@@ -147,7 +151,7 @@ fn side(end: End) -> usize {
     }
 }
 
-/// One more, where nobody else adds at the same time.
+/// Adds one. No other thread adds at the same time.
 #[inline]
 fn add(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -156,7 +160,8 @@ fn add(count: &AtomicU64) {
 /// How many points are kept.
 const KEPT: usize = 64;
 
-/// A point that a rank has come to with the others: an allocation, a split and the like. It is no operation on a device.
+/// A point that a rank has come to with the others: an allocation, a split and the like. It is no
+/// operation on a device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
     /// Its number among the collectives, from 1 on.
@@ -189,7 +194,7 @@ impl Points {
 /// What a rank waits for in a comparison with others, or has waited for until that failed.
 #[derive(Debug, Clone)]
 pub(crate) struct Wait {
-    /// In words.
+    /// A description for people.
     pub(crate) what: Arc<str>,
     /// When the wait has failed.
     pub(crate) end: Option<u64>,

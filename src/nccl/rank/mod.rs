@@ -1,4 +1,5 @@
-//! One rank of a communicator: its state, its gate to NCCL, and what it owns: streams, works, windows, graphs.
+//! One rank of a communicator: its state, its gate to NCCL, and what it owns: streams, works,
+//! windows, graphs.
 
 pub(crate) mod factors;
 pub(crate) mod gate;

@@ -1,4 +1,4 @@
-//! What a rank keeps of its one-sided operations.
+//! Tracks the one-sided operations of a rank.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,12 +7,12 @@ use crate::error::Result;
 
 /// The one-sided operations of one rank.
 pub(crate) struct OneSided {
-    /// All ranks have come to the first one.
+    /// Whether all ranks have come to the first one.
     ready: AtomicBool,
-    /// Puts and signals: one after the other, whatever streams they are on, as NCCL numbers signals at one place for all streams, and a
-    /// number must not overtake the next.
+    /// Puts and signals. They run one after the other, on whatever streams: NCCL numbers the
+    /// signals of all streams together, and they must arrive in that order.
     given: Tracker,
-    /// Waits for signals, which need not come one after the other.
+    /// Waits for signals. They may run at the same time.
     awaited: Tracker,
 }
 
@@ -31,22 +31,22 @@ impl OneSided {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// Has `stream` wait for the puts and signals before, on other streams.
+    /// Has `stream` wait for earlier puts and signals on other streams.
     pub(crate) fn order_given(&self, stream: &Stream) -> Result<()> {
         self.given.order(Access::Write, stream)
     }
 
-    /// One more is on `stream`.
+    /// Notes a put or signal on `stream`.
     pub(crate) fn note_given(&self, stream: &Stream) {
         self.given.note(Access::Write, stream);
     }
 
-    /// One more wait is on `stream`.
+    /// Notes a wait on `stream`.
     pub(crate) fn note_awaited(&self, stream: &Stream) {
         self.awaited.note(Access::Read, stream);
     }
 
-    /// Whether all puts are done: windows of other ranks are not used any more.
+    /// Whether all puts are done, so that windows of other ranks are not used any more.
     pub(crate) fn has_given(&self) -> Result<bool> {
         Ok(!self.is_ready() || self.given.is_done()?)
     }

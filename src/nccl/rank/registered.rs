@@ -1,35 +1,37 @@
-//! Which memory is registered with a communicator, found by allocation and address.
+//! Finds registrations of a communicator by allocation and address.
 //!
-//! Every operation asks for each of its buffers, so asking takes no lock: one load where nothing is registered, else the loads of a bucket
-//! or two. What is found under the lock of the communicator is so; who asks without it may be told what was so a moment before.
+//! Every operation looks up each of its buffers. So a lookup takes no lock: it is one load if
+//! nothing is registered, else the loads of a bucket or two. A lookup under the lock of the
+//! communicator is exact. Without it, the result may be outdated.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Allocations that a bucket holds; those beyond go to the next level. Their ids fill a cache line, or two halves of them.
+/// The number of allocations in a bucket. More of them go to the next level. Their ids fill one
+/// cache line, or halves of two.
 const PLACES: usize = 8;
 
-/// Buckets of the first level; each of the others has twice as many as the one before.
+/// The number of buckets of the first level. Each other level has twice as many as the one before.
 const BUCKETS: usize = 8;
 
-/// Levels, of which the last would take 128 GiB.
+/// The number of levels. The last one would take 128 GiB.
 const LEVELS: usize = 28;
 
-/// The numbers of allocations that have come here.
+/// Allocations with the same hash.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Bucket {
-    /// Ids of allocations; 0: none.
+    /// The ids of the allocations; 0: none.
     ids: [AtomicU64; PLACES],
     numbers: [AtomicU64; PLACES],
-    /// The first address of what is registered, and the one behind it.
+    /// The first registered address, and the one behind the last.
     begins: [AtomicUsize; PLACES],
     ends: [AtomicUsize; PLACES],
 }
 
 impl Bucket {
-    /// What is registered over parts of an allocation: its place here, its number, and its addresses.
+    /// The registrations of an allocation: place in the bucket, number, addresses.
     #[inline]
     fn over(&self, allocation: u64) -> impl Iterator<Item = (usize, u64, Range<usize>)> {
         let places = self.ids.iter().enumerate().filter(move |(_, id)| id.load(Ordering::Acquire) == allocation);
@@ -43,10 +45,10 @@ impl Bucket {
 /// Numbers of registrations, by the ids of allocations. None is 0.
 #[derive(Debug, Default)]
 pub(crate) struct Registered {
-    /// Levels that are there.
+    /// The levels, each of which is made when it is first needed.
     in_use: AtomicU32,
     levels: [OnceLock<Box<[Bucket]>>; LEVELS],
-    /// Held by who writes.
+    /// Held by writers.
     writer: Mutex<()>,
 }
 
@@ -59,13 +61,14 @@ impl Registered {
         levels.iter().filter_map(OnceLock::get).filter_map(move |level| level.get(hash as usize & (level.len() - 1)))
     }
 
-    /// What is registered over parts of an allocation, which lives: numbers, and addresses.
+    /// The registrations of an allocation, which lives: numbers and addresses.
     #[inline]
     pub(crate) fn over(&self, allocation: u64) -> impl Iterator<Item = (u64, Range<usize>)> {
         self.buckets(allocation).flat_map(move |bucket| bucket.over(allocation)).map(|(_, number, at)| (number, at))
     }
 
-    /// The number of what is registered at an address of this allocation, which lives, and where that begins; 0 where nothing is.
+    /// The number of the registration at an address of this allocation, which lives, and where it
+    /// begins; 0 if there is none.
     #[inline]
     pub(crate) fn find(&self, allocation: u64, address: usize) -> (u64, usize) {
         for (number, addresses) in self.over(allocation) {
@@ -76,8 +79,8 @@ impl Registered {
         (0, 0)
     }
 
-    /// Makes known what is registered over these addresses of an allocation; false where something is already, or there is no room for
-    /// more.
+    /// Adds a registration of these addresses of an allocation. Returns false if there is another
+    /// there, or no room for more.
     #[must_use]
     pub(crate) fn add(&self, allocation: u64, addresses: &Range<usize>, number: u64) -> bool {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +104,7 @@ impl Registered {
         true
     }
 
-    /// Forgets what has this number, over an allocation.
+    /// Forgets the registration of an allocation that has this number.
     pub(crate) fn remove(&self, allocation: u64, number: u64) {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         for bucket in self.buckets(allocation) {
@@ -118,7 +121,7 @@ mod tests {
 
     const WHOLE: Range<usize> = 4096..8192;
 
-    /// That of the whole of an allocation.
+    /// The number of the registration of a whole allocation.
     fn number(registered: &Registered, allocation: u64) -> u64 {
         registered.find(allocation, WHOLE.start).0
     }
@@ -148,7 +151,7 @@ mod tests {
         for id in 1..20_001 {
             assert_eq!(number(&registered, id), known.get(&id).copied().unwrap_or(0));
         }
-        // Places are taken again.
+        // Places are used again.
         assert!(registered.in_use.load(Ordering::Relaxed) < 12);
     }
 
@@ -186,7 +189,7 @@ mod tests {
         assert_eq!(registered.over(7).count(), 2);
     }
 
-    /// Others come and go while one that lives is looked for.
+    /// Looks up an allocation that lives while others come and go.
     #[test]
     fn who_lives_is_found_meanwhile() {
         let registered = Registered::default();

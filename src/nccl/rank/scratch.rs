@@ -1,4 +1,4 @@
-//! Memory of a communicator for operations whose result nobody reads.
+//! Device memory for operations whose result nobody reads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,12 +12,13 @@ pub(crate) struct Scratch(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     byte: Option<Arc<DeviceBuffer<u8>>>,
-    /// Nothing is kept any more.
+    /// Whether the communicator has ended.
     over: bool,
 }
 
 impl Scratch {
-    /// The byte, to be read and written by operations of its communicator: those come one after the other, whoever enqueues them.
+    /// The byte, which operations of the communicator read and write. They run one after the other,
+    /// whichever thread enqueues them.
     pub(crate) fn get(&self, stream: &Stream) -> Result<Arc<DeviceBuffer<u8>>> {
         let mut kept = self.kept();
         if let Some(byte) = &kept.byte {
@@ -32,8 +33,8 @@ impl Scratch {
         Ok(made)
     }
 
-    /// The communicator has ended: the byte goes while the streams are still there that have used it, as far as their owners wait for
-    /// the end.
+    /// Frees the byte: the communicator has ended. The streams that have used it still exist, if
+    /// their owners wait for the end.
     pub(crate) fn clear(&self) {
         let byte = {
             let mut kept = self.kept();

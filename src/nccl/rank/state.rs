@@ -14,20 +14,23 @@ use crate::error::Error;
 pub enum State {
     /// Calls are possible.
     Active,
-    /// It was [revoked](crate::nccl::Communicator::revoke): what was under way was stopped, and has no result. Others can be made of it, by
+    /// It was [revoked](crate::nccl::Communicator::revoke): operations that were under way were
+    /// stopped, and have no result. Other communicators can be made of it, by
     /// [`Revoked`](crate::nccl::Revoked).
     Revoked,
-    /// It is [suspended](crate::nccl::Communicator::suspend): what it had done is well, and it can be resumed, by
-    /// [`Suspended`](crate::nccl::Suspended).
+    /// It is [suspended](crate::nccl::Communicator::suspend): its work was done before, and it can
+    /// be resumed, by [`Suspended`](crate::nccl::Suspended).
     Suspended,
-    /// Its work was done and is well, and NCCL is taking it down in order: it was closed or dropped. One that shares its resources
-    /// ([`Config::split_share`](crate::nccl::Config::split_share)) stays so until those have ended that share them.
+    /// It was closed or dropped after its work was done, and NCCL is freeing it. A communicator
+    /// that shares its resources ([`Config::split_share`](crate::nccl::Config::split_share)) stays
+    /// in this state until those that share them have ended.
     Closing,
-    /// It was closed, and NCCL has let go of it.
+    /// It was closed, and NCCL has freed it.
     Closed,
-    /// It was aborted, by somebody or because something has failed, and NCCL is taking it down. What was under way has no result.
+    /// It was aborted, by a call or because something has failed, and NCCL is freeing it.
+    /// Operations that were under way have no result.
     Aborting,
-    /// It was aborted, and NCCL has let go of it.
+    /// It was aborted, and NCCL has freed it.
     Aborted,
 }
 
@@ -114,8 +117,9 @@ impl StateMachine {
         self.go(State::Revoked)
     }
 
-    /// Whether it was revoked, and has not been ended since. Sequentially consistent with the transitions: either this thread sees another
-    /// thread's transition, or that thread sees what this one has done before.
+    /// Whether it was revoked, and has not been ended since. Sequentially consistent with the
+    /// transitions: either this thread sees another thread's transition, or that thread sees what
+    /// this one has done before.
     pub(crate) fn is_revoked(&self) -> bool {
         self.state.load(Ordering::SeqCst) == State::Revoked as u8
     }
@@ -171,7 +175,8 @@ impl StateMachine {
         }
     }
 
-    /// Why nothing can be done with it, and since when, as an error of `operation`; `None` while it is active.
+    /// Why nothing can be done with it, and since when, as an error of `operation`; `None` while it
+    /// is active.
     pub(crate) fn refusal(&self, operation: &'static str) -> Option<Error> {
         let ago = || ago(self.since.get().map_or(Duration::ZERO, Instant::elapsed));
         match self.state() {

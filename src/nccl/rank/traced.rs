@@ -1,4 +1,5 @@
-//! What is told of communicators to who listens by the crate `tracing`, with the feature of that name; without it nothing is left of it.
+//! Events of communicators for subscribers of the crate `tracing`. Without the feature `tracing`
+//! all of it compiles to nothing.
 
 use super::inner::Inner;
 use crate::error::Error;
@@ -10,9 +11,9 @@ pub(crate) struct Traced {
     /// Its [`head`](crate::nccl::agree::signature::head).
     pub(crate) head: u64,
     pub(crate) count: u64,
-    /// The serial number of its stream; 0 where it has none.
+    /// The serial number of its stream; 0 if it has none.
     pub(crate) stream: u64,
-    /// Whether it is not done now, but when a graph is launched.
+    /// Whether it runs when a graph is launched, not now.
     pub(crate) captured: bool,
 }
 
@@ -23,14 +24,15 @@ mod told {
     use super::*;
     use crate::nccl::agree::signature;
 
-    /// Tells who listens. That is code of others: a panic of it ends here, and is seen by the hook alone, as what it comes between has to be done
-    /// whole: NCCL has an operation that is not written down yet, or somebody is about to end a communicator that nobody can use any more.
+    /// Emits an event. Subscribers are code of others: a panic of theirs ends here, and only the
+    /// panic hook sees it. The caller must go on: NCCL has an operation that is not recorded yet,
+    /// or a communicator that no thread can use any more has to be ended.
     fn tell(what: impl FnOnce()) {
         let _ = catch_unwind(AssertUnwindSafe(what));
     }
 
     impl Inner {
-        /// It was given an operation.
+        /// An operation was enqueued.
         pub(crate) fn trace(&self, what: impl FnOnce() -> Traced) {
             tell(|| {
                 if !tracing::enabled!(target: "gpucomm", tracing::Level::TRACE) {
@@ -46,13 +48,13 @@ mod told {
             });
         }
 
-        /// It was made.
+        /// The rank has started.
         pub(crate) fn trace_start(&self) {
             let (communicator, rank, size, device) = (self.id, self.rank, self.size, self.device.ordinal());
             tell(|| tracing::debug!(target: "gpucomm", communicator, rank, size, device, "communicator made"));
         }
 
-        /// It is aborted, or revoked.
+        /// The rank is aborted or revoked.
         pub(crate) fn trace_abort(&self, cause: &Error) {
             let (communicator, rank, size) = (self.id, self.rank, self.size);
             tell(
@@ -60,7 +62,7 @@ mod told {
             );
         }
 
-        /// NCCL has let go of it.
+        /// NCCL has freed the rank.
         pub(crate) fn trace_end(&self) {
             let (communicator, rank, size) = (self.id, self.rank, self.size);
             tell(|| tracing::debug!(target: "gpucomm", communicator, rank, size, "communicator ended"));

@@ -1,4 +1,5 @@
-//! How a rank changes its state. Each change to an end has one winner, the thread that then carries it out; see `lifecycle`.
+//! How a rank changes its state. Each change to an end has one winner, the thread that then carries
+//! it out; see `lifecycle`.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +7,8 @@ use super::inner::Inner;
 use super::state::State;
 use crate::error::Error;
 
-/// The operation of an error for a call that stays inside NCCL. The watchdog, which reports it, does not know the method.
+/// The operation of an error for a call that stays inside NCCL. The watchdog, which reports it,
+/// does not know the method.
 pub(crate) const STAYS_INSIDE: &str = "call";
 
 impl Inner {
@@ -19,7 +21,8 @@ impl Inner {
         self.state.is_active()
     }
 
-    /// Marks it aborted. Returns true for the one caller that must then end it. From now on no thread enters NCCL.
+    /// Marks it aborted. Returns true for the one caller that must then end it. From now on no
+    /// thread enters NCCL.
     pub(crate) fn mark_aborted(&self, cause: Error) -> bool {
         let first = self.state.mark_aborted(cause);
         if first {
@@ -28,8 +31,8 @@ impl Inner {
         first
     }
 
-    /// Marks it revoked. Returns true for the one caller that must then stop it. From now on only threads that make other communicators of it
-    /// enter NCCL.
+    /// Marks it revoked. Returns true for the one caller that must then stop it. From now on only
+    /// threads that make other communicators of it enter NCCL.
     pub(crate) fn mark_revoked(&self, cause: Error) -> bool {
         let first = self.state.mark_revoked(cause);
         if first {
@@ -43,8 +46,8 @@ impl Inner {
         self.state.cause().into_iter().for_each(|cause| self.fate.fail(cause.later("wait")));
     }
 
-    /// Marks it closed. Returns true for the one caller that must then destroy it. From now on no thread enters NCCL. Its work is done, and
-    /// NCCL was asked for errors after that.
+    /// Marks it closed. Returns true for the one caller that must then destroy it. From now on no
+    /// thread enters NCCL. Its work is done, and NCCL was asked for errors after that.
     pub(crate) fn mark_closing(&self) -> bool {
         let first = self.state.mark_closing();
         if first {
@@ -62,7 +65,8 @@ impl Inner {
         }
     }
 
-    /// Marks it suspended because of `reason`. Returns false if it was not active. The caller holds the lock, and its work is done.
+    /// Marks it suspended because of `reason`. Returns false if it was not active. The caller holds
+    /// the lock, and its work is done.
     #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
     pub(crate) fn suspend(&self, reason: &str) -> bool {
         self.state.suspend(reason)
@@ -108,12 +112,14 @@ impl Inner {
         self.state().is_ended()
     }
 
-    /// Whether NCCL has freed all ranks of the communicator in this process. Then nothing of it uses memory, and its windows are gone.
+    /// Whether NCCL has freed all ranks of the communicator in this process. Then nothing of it
+    /// uses memory, and its windows are gone.
     pub(crate) fn are_all_freed(&self) -> bool {
         self.local_ranks.are_freed()
     }
 
-    /// Whether it was closed, and NCCL keeps it until the communicators have ended that share its resources.
+    /// Whether it was closed, and NCCL keeps it until the communicators have ended that share its
+    /// resources.
     pub(crate) fn waits_for_sharers(&self) -> bool {
         self.state() == State::Closing && self.local_ranks.teardown().is_waiting(self)
     }
@@ -137,12 +143,14 @@ impl Inner {
         self.refusal(operation).unwrap_or(Error::Aborted { operation, reason: "unknown".into() })
     }
 
-    /// Why it has ended or is about to, as an error of `operation`; `None` while it is active, suspended or revoked.
+    /// Why it has ended or is about to, as an error of `operation`; `None` while it is active,
+    /// suspended or revoked.
     pub(crate) fn ended_error(&self, operation: &'static str) -> Option<Error> {
         (!self.is_alive()).then(|| self.dead(operation))
     }
 
-    /// Why other communicators cannot be made of it now, nor it be revoked, as an error of `operation`; `None` if it is not suspended.
+    /// Why other communicators cannot be made of it now, nor it be revoked, as an error of
+    /// `operation`; `None` if it is not suspended.
     pub(crate) fn suspended_error(&self, operation: &'static str) -> Option<Error> {
         self.is_suspended().then(|| self.dead(operation))
     }
@@ -154,7 +162,8 @@ impl Inner {
         (!self.is_suspended()).then(|| self.refusal(operation).unwrap_or_else(not_suspended))
     }
 
-    /// The error of `operation`, a call that did not come back from NCCL in time, so that the watchdog has ended the communicator.
+    /// The error of `operation`, a call that did not come back from NCCL in time, so that the
+    /// watchdog has ended the communicator.
     pub(crate) fn stayed_inside(&self, operation: &'static str) -> Option<Error> {
         let cause = self.cause()?;
         matches!(cause, Error::Timeout { operation: STAYS_INSIDE, .. }).then(|| cause.met_by(operation))

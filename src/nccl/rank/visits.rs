@@ -40,8 +40,8 @@ impl Inner {
         visit % 2 == 1 && visit == self.stuck.load(Ordering::Relaxed)
     }
 
-    /// Runs `call`, which enters NCCL, as a visit. Meanwhile the handle is live, and the watchdog sees how long it takes. The
-    /// caller holds the lock.
+    /// Runs `call`, which enters NCCL, as a visit. Meanwhile the handle is live, and the watchdog
+    /// sees how long it takes. The caller holds the lock.
     ///
     /// # Errors
     /// Why the communicator has ended; `call` has not run then.
@@ -59,7 +59,8 @@ impl Inner {
         Ok(result)
     }
 
-    /// Begins a visit, before calls that enter NCCL. The caller holds the lock, and ends the visit if it has begun.
+    /// Begins a visit, before calls that enter NCCL. The caller holds the lock, and ends the visit
+    /// if it has begun.
     #[inline]
     pub(crate) fn begin_visit(&self, operation: &'static str) -> Result<()> {
         self.begin_visit_at(operation, clock::tick())
@@ -76,7 +77,8 @@ impl Inner {
         self.gate.leave();
     }
 
-    /// Promises visits to the thread that holds the lock, even if the rank is aborted before they begin. Returns false if it was before.
+    /// Promises visits to the thread that holds the lock, even if the rank is aborted before they
+    /// begin. Returns false if it was before.
     pub(crate) fn promise(&self) -> bool {
         self.gate.promise()
     }
@@ -87,7 +89,8 @@ impl Inner {
             return true;
         }
         self.gate.promise_though_shut();
-        // A thread that ends it changes its state before it looks whether the gate is empty: one of the two sees the other.
+        // A thread that ends it changes its state before it looks whether the gate is empty: one of
+        // the two sees the other.
         let fit = self.has_stopped() && self.is_revoked();
         if !fit {
             self.gate.redeem();
@@ -100,7 +103,8 @@ impl Inner {
         self.gate.redeem();
     }
 
-    /// Runs `ask` on the live handle, without the lock, beside calls of other threads. `None` if the gate is shut. `ask` must not block.
+    /// Runs `ask` on the live handle, without the lock, beside calls of other threads. `None` if
+    /// the gate is shut. `ask` must not block.
     pub(crate) fn beside<R>(&self, ask: impl FnOnce(Handle) -> R) -> Option<R> {
         self.gate.beside(|| ask(self.handle()))
     }

@@ -1,9 +1,11 @@
-//! The memory that NCCL has registered for one rank: windows, which all ranks make together, and memory that each rank registers by itself.
+//! The memory that NCCL has registered for one rank: windows, which all ranks make together, and
+//! memory that each rank registers by itself.
 //!
-//! Dropping either removes nothing from NCCL. Each rank chooses by itself where a window lies in the address space of the communicator, and
-//! the ranks choose alike only if they have removed the same windows before. And memory that is registered on one rank must be registered on
-//! all. So a dropped registration waits here, with its memory, until all ranks come to a point at which it can be removed (see
-//! [`retire`](crate::nccl::memory::retire)), or until the communicator ends.
+//! Dropping either removes nothing from NCCL. Each rank chooses by itself where a window lies in
+//! the address space of the communicator, and the ranks choose alike only if they have removed the
+//! same windows before. And memory that is registered on one rank must be registered on all. So a
+//! dropped registration waits here, with its memory, until all ranks come to a point at which it
+//! can be removed (see [`retire`](crate::nccl::memory::retire)), or until the communicator ends.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,13 +97,13 @@ impl Memory {
     }
 }
 
-/// The base of what need not be found by it.
+/// The base of registrations that are not looked up by their base.
 pub(crate) const NOWHERE: usize = 0;
 
 struct Entry {
     number: u64,
     handle: Handle,
-    /// Where that begins which was mapped as one, of windows over memory of others.
+    /// For windows over memory of others: the beginning of the mapping.
     base: usize,
     memory: Memory,
 }
@@ -112,33 +114,33 @@ struct Table {
     ended: bool,
 }
 
-/// All that is registered of one rank.
+/// All registrations of one rank.
 #[derive(Default)]
 pub(crate) struct Windows {
     table: Mutex<Table>,
-    /// What lies over memory that lives.
+    /// The registrations of allocations that live.
     over: Registered,
-    /// Whether something lies over a part of an allocation, or did.
+    /// Whether a part of an allocation is registered, or was.
     parts: AtomicBool,
-    /// How often something was taken away from NCCL.
+    /// How many registrations were removed from NCCL.
     removals: AtomicU64,
-    /// The memory that there is, or was, under windows.
+    /// The memory under windows. It may be gone.
     memory: Mutex<Vec<Weak<Allocation>>>,
 }
 
 impl Windows {
-    /// Held for a moment only, and never around a call of CUDA or NCCL: an abort asks here too.
+    /// Held for a moment, and never around a call of CUDA or NCCL: an abort takes it, too.
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the window, or the registration, that a region lies in; 0 in none of these.
+    /// The number of the window or registration that a region lies in; 0 if there is none.
     #[inline]
     pub(crate) fn of(&self, region: &Region<'_>) -> u64 {
         self.place(region).0
     }
 
-    /// The same, and how many bytes of that lie before the region.
+    /// The same, and how many of its bytes lie before the region.
     #[inline]
     pub(crate) fn place(&self, region: &Region<'_>) -> (u64, usize) {
         let address = region.ptr().addr();
@@ -146,7 +148,7 @@ impl Windows {
         (number, address.wrapping_sub(begin))
     }
 
-    /// Whether a region lies in one of these in part only. NCCL looks where memory begins.
+    /// Whether a region is registered only in part. NCCL looks at its first address.
     #[inline]
     pub(crate) fn is_cut(&self, region: &Region<'_>) -> bool {
         self.parts.load(Ordering::Relaxed) && self.cuts(region)
@@ -161,7 +163,7 @@ impl Windows {
         })
     }
 
-    /// Whether something that was not dropped lies over some of a region already.
+    /// Whether a part of a region is registered, by a registration that was not dropped.
     pub(crate) fn is_taken(&self, region: &Region<'_>) -> bool {
         let (begin, end) = (region.ptr().addr(), region.ptr().addr() + region.bytes);
         let table = self.table();
@@ -173,7 +175,7 @@ impl Windows {
         })
     }
 
-    /// The first window there is over what was mapped as one from `base` on; 0 where there is none.
+    /// The number of the first window over the mapping that begins at `base`; 0 if there is none.
     pub(crate) fn beside(&self, base: usize) -> u64 {
         let table = self.table();
         let first = table.entries.iter().filter(|entry| entry.base == base).map(|entry| entry.number).min();
@@ -186,8 +188,9 @@ impl Windows {
         matches!(self.of(region), number if number != 0 && number & REGISTERED == 0)
     }
 
-    /// Makes known that window, or registration, `number` lies over so many bytes of an allocation, from an address on; false where there is
-    /// one already: which of two NCCL finds for an address is not known.
+    /// Notes that window or registration `number` lies over so many bytes of an allocation, from an
+    /// address on. Returns false if there is another: it is not known which of two NCCL finds for
+    /// an address.
     #[must_use]
     pub(crate) fn lay_over(&self, allocation: &Allocation, (begin, bytes): (usize, usize), number: u64) -> bool {
         if number & REGISTERED == 0
@@ -204,39 +207,40 @@ impl Windows {
         self.over.add(allocation.id(), &(begin..begin + bytes), number)
     }
 
-    /// What was laid over an allocation is not there any more.
+    /// Forgets a registration of an allocation.
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn lift(&self, allocation: u64, number: u64) {
         self.over.remove(allocation, number);
     }
 
-    /// A window over memory of a buffer that lives, which was mapped for that alone.
+    /// Adds a window over the memory of a buffer that lives, which was mapped for it alone.
     pub(crate) fn add(&self, number: u64, window: sys::ncclWindow_t) {
         let handle = Handle::Window(window);
         self.table().entries.push(Entry { number, handle, base: NOWHERE, memory: Memory::InUse });
     }
 
-    /// A window over, or registration of, memory that was mapped as one from `base` on, and is kept alive from now on; `number` was laid
-    /// over it.
+    /// Adds window or registration `number` of memory whose mapping begins at `base`. Keeps the
+    /// memory alive.
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn keep(&self, number: u64, handle: Handle, base: usize, memory: Arc<Allocation>) {
         self.table().entries.push(Entry { number, handle, base, memory: Memory::Kept(memory) });
     }
 
-    /// The memory under windows, as far as somebody has it.
+    /// The memory under windows that still exists.
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn memory(&self) -> Vec<Arc<Allocation>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The handle of the window with this number, which lives.
+    /// The handle of the window with this number.
     pub(crate) fn window(&self, number: u64) -> Option<sys::ncclWindow_t> {
         let table = self.table();
         let entry = table.entries.iter().find(|entry| entry.number == number)?;
         if let Handle::Window(window) = entry.handle { Some(window) } else { None }
     }
 
-    /// Notes that a registration, or a window over memory of others, was dropped. The memory stays registered and alive.
+    /// Notes that a registration, or a window over memory of others, was dropped. The memory stays
+    /// registered and alive.
     pub(crate) fn drop_registration(&self, number: u64) {
         if let Some(entry) = self.table().entries.iter_mut().find(|entry| entry.number == number)
             && let Memory::Kept(alloc) = std::mem::replace(&mut entry.memory, Memory::InHand)
@@ -245,7 +249,8 @@ impl Windows {
         }
     }
 
-    /// Notes that the buffer over a window was dropped. Returns its memory if that need not wait here.
+    /// Notes that the buffer over a window was dropped. Returns its memory if that need not wait
+    /// here.
     pub(crate) fn drop_buffer(&self, number: u64, memory: Freed) -> Option<Reclaim> {
         self.over.remove(memory.id, number);
         self.wait(number, DroppedMemory::Freed(memory))
@@ -300,7 +305,7 @@ impl Windows {
         self.table().entries.iter().any(|entry| entry.number == number)
     }
 
-    /// Whether NCCL knows windows, and memory that was registered without.
+    /// Whether there are windows, and whether there is memory that was registered without one.
     #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
     pub(crate) fn any(&self) -> (bool, bool) {
         let is_window = |entry: &Entry| matches!(entry.handle, Handle::Window(_));
@@ -319,7 +324,8 @@ impl Windows {
         entries.into_iter().filter_map(|entry| self.forget(entry)).map(DroppedMemory::when_idle).collect()
     }
 
-    /// Notes that NCCL frees this rank. Returns the memory that no buffer has. NCCL may still use memory that it has allocated.
+    /// Notes that NCCL frees this rank. Returns the memory that no buffer has. NCCL may still use
+    /// memory that it has allocated.
     pub(crate) fn end(&self) -> Vec<Reclaim> {
         let mut table = self.table();
         table.ended = true;

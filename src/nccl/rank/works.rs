@@ -1,47 +1,50 @@
-//! The numbers of a communicator's operations, and its works: one for each stream.
+//! Numbers the operations of a rank, and keeps one work for each stream.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::cuda::{Fate, Stream, Work};
 
-/// Streams whose works are at hand; those of others are found again at their stream.
+/// How many streams have their works here. The works of others are found at their stream.
 const AT_HAND: usize = 4;
 
-/// Streams that were used before those, of which it is known still what is done.
+/// How many earlier streams are kept, with the last operation that is known to be done.
 const BEFORE: usize = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Works {
-    /// The last operation, on whatever stream.
+    /// The number of the last operation on any stream.
     number: u64,
-    /// By the serial number of the stream; the one that was used last comes first.
+    /// The works, by the serial numbers of their streams. The stream that was used last comes
+    /// first.
     at_hand: Vec<(u64, Arc<Work>)>,
-    /// Those that were at hand before; the one that was used last comes last.
+    /// The works that were here before. The stream that was used last comes last.
     before: VecDeque<(u64, Arc<Work>)>,
 }
 
 impl Works {
-    /// The number of the operation that comes next.
+    /// The number of the next operation.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.number + 1
     }
 
-    /// The work that the next operation on `stream` belongs to, if it is at hand.
+    /// The work that the next operation on `stream` belongs to, if it is here.
     #[inline]
     pub(crate) fn of(&self, stream: &Stream) -> Option<&Work> {
         let found = self.at_hand.iter().find(|(serial, _)| *serial == stream.serial());
         found.map(|(_, work)| &**work).filter(|work| work.reaches(self.next()))
     }
 
-    /// By the serial numbers of the streams that were used last: the last operation that somebody has seen to be done.
+    /// The last operation that was seen to be done on each of the streams that were used last, by
+    /// their serial numbers.
     pub(crate) fn seen(&self) -> Vec<(u64, u64)> {
         self.at_hand.iter().chain(&self.before).map(|(stream, work)| (*stream, work.observed())).collect()
     }
 
-    /// After the enqueue of an operation on `stream`, or an attempt: the work that it belongs to, and its number. `fate` is how the
-    /// communicator ends, and `make` makes a work of it whose operations come after the number given.
+    /// Adds an operation that was enqueued on `stream`, or an attempt. Returns its work and its
+    /// number. `fate` says how the communicator ends, and `make` makes a work whose operations come
+    /// after the number that it is passed.
     #[inline]
     pub(crate) fn enqueued(
         &mut self,
