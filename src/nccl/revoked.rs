@@ -1,7 +1,9 @@
 //! Communicators that were stopped, and those that are made of them.
 
+#[cfg(nccl_ge_2_27)]
+use super::children::regroup::shrink;
 #[cfg(nccl_ge_2_28_7)]
-use super::children::regroup::{shrink, split_revoked};
+use super::children::regroup::split_revoked;
 #[cfg(nccl_ge_2_28_7)]
 use super::children::split::Ask;
 #[cfg(nccl_ge_2_27)]

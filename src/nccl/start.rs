@@ -92,7 +92,7 @@ impl Communicator {
     /// process are aborted together, also where each was made by this function.
     pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
         environment::cannot_check("Communicator::init_rank")?;
-        let inner = start::one_rank("Communicator::init_rank", device, size, id, rank, &InitOptions::default());
+        let inner = start::one_rank("Communicator::init_rank", device, size, vec![*id], rank, &InitOptions::default());
         inner.map(Self::from_inner)
     }
 
@@ -125,7 +125,7 @@ impl Communicator {
         options: &InitOptions,
     ) -> Result<Self> {
         environment::cannot_check("Communicator::init_rank_with")?;
-        start::one_rank("Communicator::init_rank_with", device, size, id, rank, options).map(Self::from_inner)
+        start::one_rank("Communicator::init_rank_with", device, size, vec![*id], rank, options).map(Self::from_inner)
     }
 
     /// Wraps `ncclGetUniqueId` and `ncclCommInitRankConfig`: the rank that this process is in `exchange`, of as many as that has.

@@ -53,11 +53,26 @@ pub(crate) fn one_rank(
     operation: &'static str,
     device: Device,
     size: usize,
-    id: &UniqueId,
+    ids: Vec<UniqueId>,
     rank: usize,
     options: &InitOptions,
 ) -> Result<Arc<Inner>> {
-    one_by(operation, device, size, vec![*id], rank, options)
+    let ranks = begin_rank(operation, device, size, ids, rank, options)?.wait()?;
+    ranks.into_iter().next().ok_or_else(|| nothing(operation))
+}
+
+/// Starts one rank, without waiting.
+pub(crate) fn begin_rank(
+    operation: &'static str,
+    device: Device,
+    size: usize,
+    ids: Vec<UniqueId>,
+    rank: usize,
+    options: &InitOptions,
+) -> Result<Starting> {
+    check_unchecked(operation, options)?;
+    check_rank(operation, rank, size)?;
+    Start { operation, ids, grows: None, size, ranks: vec![(rank, device)] }.begin(options)
 }
 
 /// Starts one rank of a communicator that has several ids.
@@ -81,21 +96,7 @@ pub(crate) fn one_of_many(
     if ids.len() > 1 {
         environment::check_ids(operation)?;
     }
-    one_by(operation, device, size, ids.to_vec(), rank, options)
-}
-
-/// Starts one rank, without waiting.
-pub(crate) fn begin_rank(
-    operation: &'static str,
-    device: Device,
-    size: usize,
-    id: &UniqueId,
-    rank: usize,
-    options: &InitOptions,
-) -> Result<Starting> {
-    check_unchecked(operation, options)?;
-    check_rank(operation, rank, size)?;
-    Start { operation, ids: vec![*id], grows: None, size, ranks: vec![(rank, device)] }.begin(options)
+    one_rank(operation, device, size, ids.to_vec(), rank, options)
 }
 
 /// Starts some ranks of a communicator. Others start the other ranks.
@@ -129,20 +130,6 @@ fn check_rank(operation: &'static str, rank: usize, size: usize) -> Result<()> {
         return Err(Error::argument(operation, "rank", format!("a rank below {size}"), rank));
     }
     Ok(())
-}
-
-fn one_by(
-    operation: &'static str,
-    device: Device,
-    size: usize,
-    ids: Vec<UniqueId>,
-    rank: usize,
-    options: &InitOptions,
-) -> Result<Arc<Inner>> {
-    check_unchecked(operation, options)?;
-    check_rank(operation, rank, size)?;
-    let start = Start { operation, ids, grows: None, size, ranks: vec![(rank, device)] };
-    start.run(options)?.into_iter().next().ok_or_else(|| nothing(operation))
 }
 
 /// Starts a rank that joins a communicator that grows, and that goes by `key` in this process,

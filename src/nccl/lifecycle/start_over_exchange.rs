@@ -120,7 +120,7 @@ pub(crate) fn with_id(
         false => None,
     };
     let options = InitOptions { checked: false, ..options.clone() };
-    let starting = start::begin_rank(operation, device, exchange.size(), id, exchange.rank(), &options)?;
+    let starting = start::begin_rank(operation, device, exchange.size(), vec![*id], exchange.rank(), &options)?;
     let inner = wait(operation, exchange, starting)?;
     listener.into_iter().for_each(|listener| listener.listen(&inner));
     Ok(inner)
@@ -134,6 +134,7 @@ pub(crate) fn wait(operation: &'static str, exchange: &Exchange, starting: Start
 
 /// Runs `f`, in which `inner` waits for the ranks of `exchange`. If the exchange knows that one of
 /// them has ended, aborts `inner`, which then does not wait until its timeout.
+#[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
 pub(crate) fn unless_gone<R>(
     operation: &'static str,
     exchange: &Exchange,
