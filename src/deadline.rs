@@ -168,6 +168,11 @@ impl Deadline {
         })
     }
 
+    /// Waits until `is_over`. Returns false if it is not at the deadline.
+    pub(crate) fn wait(&self, mut is_over: impl FnMut() -> bool) -> bool {
+        matches!(self.until(|| Ok(is_over().then_some(()))), Ok(Some(())))
+    }
+
     /// As [`Deadline::poll`], for what there is to be had then; `None` when time is up.
     pub(crate) fn until<T>(&self, mut take: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
         let mut round = 0u32;
@@ -181,6 +186,15 @@ impl Deadline {
             backoff(round);
             round = round.saturating_add(1);
         }
+    }
+}
+
+/// Waits until `is_over`, without a deadline: for threads that nobody waits for.
+pub(crate) fn wait_until(mut is_over: impl FnMut() -> bool) {
+    let mut round = 0u32;
+    while !is_over() {
+        backoff(round);
+        round = round.saturating_add(1);
     }
 }
 

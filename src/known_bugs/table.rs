@@ -74,7 +74,7 @@ pub(crate) const ABORT_KEEPS_WINDOWS: KnownBug = KnownBug {
     what: "aborting a communicator that has windows loses their device memory until the process ends",
     answer: Answer::GoneAround,
     how: "from 2.28.7 on, the communicator is revoked and its windows are taken away before it is aborted; before, the memory is lost",
-    place: "src/nccl/life/release.rs",
+    place: "src/nccl/lifecycle/release.rs",
 };
 
 /// Registrations that are left over are taken apart with what was freed before.
@@ -90,7 +90,7 @@ pub(crate) const REGISTRATIONS_LEFT: KnownBug = KnownBug {
     how: "what is registered is taken away first, before an abort once the communicator was revoked; the other ranks keep such memory \
           mapped then until their processes end, as revoking ends the threads that would let go of it. Before 2.28.7, which cannot revoke, \
           nothing is registered",
-    place: "src/nccl/life/release.rs",
+    place: "src/nccl/lifecycle/release.rs",
 };
 
 /// What windows do before the first version that has none of this.
@@ -217,7 +217,7 @@ pub const TABLE: &[KnownBug] = &[
                the heap",
         answer: Answer::Told,
         how: "the thread stays, its communicator is given up, and an abort answers StillRunning; use 2.28.7 or newer",
-        place: "src/nccl/life/interrupt.rs",
+        place: "src/nccl/lifecycle/interrupt.rs",
     },
     KnownBug {
         name: "suspended-ends",
@@ -258,7 +258,7 @@ pub const TABLE: &[KnownBug] = &[
         what: "destroying a communicator that has an error leaves the thread within a group: its later calls are queued and never made",
         answer: Answer::GoneAround,
         how: "the error is asked for first, and such a communicator is aborted instead",
-        place: "src/nccl/life/closing.rs",
+        place: "src/nccl/lifecycle/close.rs",
         ..OF_NCCL
     },
     SPLIT_WITHOUT_PART,

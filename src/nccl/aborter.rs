@@ -4,10 +4,10 @@ use std::sync::{Arc, Weak};
 
 #[cfg(feature = "world")]
 use super::flight::dump;
-use super::life::abort::{AbortOutcome, GRACE, abort};
-use super::life::failure;
-use super::state::inner::Inner;
-use super::state::standing::State;
+use super::lifecycle::abort::{AbortOutcome, GRACE, abort};
+use super::lifecycle::root_cause;
+use super::rank::inner::Inner;
+use super::rank::state::State;
 use crate::deadline::Deadline;
 use crate::error::Error;
 
@@ -92,8 +92,8 @@ impl Aborter {
         match self.inner.upgrade() {
             Some(inner) => {
                 let cause = Error::Aborted { operation: "abort", reason: reason.to_owned() };
-                failure::begin(&cause);
-                abort(&inner.relatives(), &cause, &Deadline::after(GRACE))
+                root_cause::begin(&cause);
+                abort(&inner.clique_ranks(), &cause, &Deadline::after(GRACE))
             }
             None => AbortOutcome::Already,
         }

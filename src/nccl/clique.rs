@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::comm_buffer::CommBuffer;
 use super::communicator::Communicator;
 use super::end::{abort_members, close_members, drop_members};
-use super::life::abort::AbortOutcome;
-use super::life::init;
+use super::lifecycle::abort::AbortOutcome;
+use super::lifecycle::start;
 use super::memory::{allocate, register, window};
+use super::rank::inner::Inner;
 use super::registration::Registration;
 use super::setup::init_options::InitOptions;
-use super::state::inner::Inner;
 use super::window::Window;
 use crate::cuda::{AsSlice, Device, Region, Stream};
 use crate::element::Element;
@@ -72,7 +72,7 @@ impl Clique {
     /// [`Communicator::init_rank`] refuses; [`Error::Timeout`]; [`Error::LibraryTooOld`]; [`Error::InvalidUsage`] within a host function, or
     /// where no thread can be started; [`Error::Aborted`] where the [`Clique::spmd`] that this is called in has failed; what NCCL says.
     pub fn init_all(devices: &[Device]) -> Result<Self> {
-        init::all_ranks("Clique::init_all", devices, &InitOptions::default()).map(Self::of)
+        start::all_ranks("Clique::init_all", devices, &InitOptions::default()).map(Self::of)
     }
 
     /// Like [`Clique::init_all`], with options.
@@ -92,7 +92,7 @@ impl Clique {
     /// # Errors
     /// As [`Clique::init_all`].
     pub fn init_all_with(devices: &[Device], options: &InitOptions) -> Result<Self> {
-        init::all_ranks("Clique::init_all_with", devices, options).map(Self::of)
+        start::all_ranks("Clique::init_all_with", devices, options).map(Self::of)
     }
 
     /// Of all ranks, in order.

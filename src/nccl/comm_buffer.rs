@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::communicator::Communicator;
 use super::memory::kind::{Fitting, MemoryKind};
-use super::state::inner::Inner;
+use super::rank::inner::Inner;
 use crate::cuda::{
     Access, Address, Allocation, AsSlice, AsSliceMut, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream,
 };

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::aborter::Aborter;
+use super::rank::inner::Inner;
+use super::rank::state::State;
 use super::raw::outside::outside_of_host_functions;
 use super::raw::warnings;
-use super::state::inner::Inner;
-use super::state::standing::State;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::sys;

@@ -108,7 +108,7 @@ impl<'a> Group<'a> {
 impl<'a> Configured<'_, 'a> {
     fn site(&self, operation: &'static str, stream: &'a Stream) -> Result<Site<'a>> {
         self.config.check(operation)?;
-        self.config.check_policy(operation, self.comm.inner().household.is_deterministic())?;
+        self.config.check_policy(operation, self.comm.inner().local_ranks.is_deterministic())?;
         Site::new(operation, self.comm.inner(), stream)
     }
 

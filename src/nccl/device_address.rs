@@ -6,9 +6,9 @@ use std::ptr::{self, NonNull};
 
 use super::communicator::Communicator;
 use super::one_sided::{Found, Target};
+use super::rank::inner::Inner;
 use super::raw::check::check;
 use super::raw::outside::outside_of_host_functions;
-use super::state::inner::Inner;
 use crate::cuda::multicast::{McPtr, Of};
 use crate::element::Element;
 use crate::error::{Error, Result};

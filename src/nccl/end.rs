@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::communicator::Communicator;
-use super::life::abort::{AbortOutcome, GRACE, abort};
-use super::life::{closing, each};
-use super::state::inner::Inner;
+use super::lifecycle::abort::{AbortOutcome, GRACE, abort};
+use super::lifecycle::{close, drop};
+use super::rank::inner::Inner;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -83,12 +83,12 @@ pub(super) fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) ->
 /// is not waited for.
 pub(crate) fn close_members<'a>(members: impl IntoIterator<Item = &'a Communicator>, timeout: Duration) -> Result<()> {
     let members = inners(members);
-    each::close_or_abort(&members, &Deadline::after(timeout))
+    close::close_or_abort(&members, &Deadline::after(timeout))
 }
 
 /// What dropping `members` does.
 pub(crate) fn drop_members<'a>(members: impl IntoIterator<Item = &'a Communicator>) {
-    closing::drop_all(&inners(members));
+    drop::drop_all(&inners(members));
 }
 
 /// Ends the communicators of `members` and `others`, because of `reason`.

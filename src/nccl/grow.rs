@@ -8,13 +8,13 @@ use super::children::grow;
 use super::clique::Clique;
 use super::communicator::Communicator;
 use super::invitation::Invitation;
-use super::life;
-use super::life::abort::start_abort;
-use super::life::init::begin_alone;
-use super::life::scope::Scope;
+use super::lifecycle::abort::start_abort;
+use super::lifecycle::scope::Scope;
+use super::lifecycle::start::{self, check_unchecked};
+use super::lifecycle::start_over_exchange;
+use super::rank::helper::cannot_start;
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
-use super::state::helper::cannot_start;
 use super::wait::call::Call;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
@@ -106,7 +106,7 @@ impl Communicator {
     /// ```
     pub fn grow(&self, more: usize) -> Result<Self> {
         let grown = grow::grow("grow", &[self.inner()], more)?;
-        grown.into_iter().next().map(Self::from_inner).ok_or_else(|| super::life::init::nothing("grow"))
+        grown.into_iter().next().map(Self::from_inner).ok_or_else(|| start::nothing("grow"))
     }
 
     /// Wraps `ncclCommGrow`, of a new rank: comes into the communicator of those that have sent this invitation, by
@@ -177,7 +177,7 @@ impl Communicator {
     /// ```
     pub fn grow_over(&self, exchange: &Exchange) -> Result<Self> {
         const OPERATION: &str = "grow_over";
-        if self.inner().family.is_some() {
+        if self.inner().in_process.is_some() {
             let reason = "a rank of a clique grows with others of its process: see invite".to_owned();
             return Err(Error::InvalidUsage { operation: OPERATION, reason });
         }
@@ -195,7 +195,7 @@ impl Communicator {
             let invitations = self.invite(more)?.into_iter().map(Invitation::into_bytes);
             Ok(invitations.collect::<Result<Vec<_>>>()?.concat())
         })?;
-        life::over::unless_gone(OPERATION, exchange, self.inner(), || self.grow(more))
+        start_over_exchange::unless_gone(OPERATION, exchange, self.inner(), || self.grow(more))
     }
 
     /// As [`Communicator::join`], over an exchange of all ranks: see [`Communicator::grow_over`], where there is an example.
@@ -208,13 +208,13 @@ impl Communicator {
     /// As [`Communicator::join`].
     pub unsafe fn join_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
         const OPERATION: &str = "Communicator::join_over";
-        exchange.gather_ready(OPERATION, begin_alone(OPERATION, options).map(|()| Vec::new()))?;
+        exchange.gather_ready(OPERATION, check_unchecked(OPERATION, options).map(|()| Vec::new()))?;
         let bytes = exchange.share(OPERATION, || Err(Error::argument(OPERATION, "rank", "one that is invited", 0)))?;
         let (all, _) = bytes.as_chunks::<{ Invitation::BYTES }>();
         let own = all.iter().map(|bytes| Invitation::from_bytes(*bytes)).find(|one| one.rank() == exchange.rank());
         let nobody = || Error::argument(OPERATION, "rank", "one that is invited", exchange.rank());
-        let start = own.ok_or_else(nobody)?.begin(OPERATION, device, Some(options))?;
-        life::over::wait(OPERATION, exchange, start).map(Self::from_inner)
+        let starting = own.ok_or_else(nobody)?.begin(OPERATION, device, Some(options))?;
+        start_over_exchange::wait(OPERATION, exchange, starting).map(Self::from_inner)
     }
 }
 

@@ -1,9 +1,7 @@
 //! Communicators for other libraries, and from them.
 
 use super::communicator::Communicator;
-use super::life::adopt;
-use super::life::give;
-use super::life::init;
+use super::lifecycle::{handover, start};
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::sys;
@@ -47,8 +45,8 @@ impl Communicator {
     /// - All that [`Communicator::init_rank`] asks for, from its first operation here on, on all ranks.
     pub unsafe fn from_raw(raw: sys::ncclComm_t) -> Result<Self> {
         // SAFETY: as the caller promises.
-        let mut all = unsafe { adopt::all("Communicator::from_raw", &[raw]) }?;
-        all.pop().map(Self::from_inner).ok_or_else(|| init::nothing("Communicator::from_raw"))
+        let mut all = unsafe { handover::take_over("Communicator::from_raw", &[raw]) }?;
+        all.pop().map(Self::from_inner).ok_or_else(|| start::nothing("Communicator::from_raw"))
     }
 
     /// As [`Communicator::from_raw`], for several ranks of one communicator: all that this process has.
@@ -76,7 +74,7 @@ impl Communicator {
     /// As [`Communicator::from_raw`], for each; and they are all ranks of one communicator that this process has.
     pub unsafe fn from_raw_all(raw: &[sys::ncclComm_t]) -> Result<Vec<Self>> {
         // SAFETY: as the caller promises.
-        let all = unsafe { adopt::all("Communicator::from_raw_all", raw) }?;
+        let all = unsafe { handover::take_over("Communicator::from_raw_all", raw) }?;
         Ok(all.into_iter().map(Self::from_inner).collect())
     }
 
@@ -110,6 +108,6 @@ impl Communicator {
     /// dropped then, and so closed or aborted.
     pub fn into_raw(self) -> Result<sys::ncclComm_t> {
         let deadline = Deadline::after(self.timeout());
-        give::give("Communicator::into_raw", self.inner(), &deadline).map(|handle| handle.raw())
+        handover::give("Communicator::into_raw", self.inner(), &deadline).map(|handle| handle.raw())
     }
 }

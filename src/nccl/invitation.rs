@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use super::children::grow::Invited;
 use super::communicator::Communicator;
-use super::life::init;
-use super::life::under_way::UnderWay;
+use super::lifecycle::start::{self, Starting};
+use super::rank::inner::{Inner, LocalRanks};
 use super::setup::config::Config;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
-use super::state::inner::{Family, Inner};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 
@@ -27,9 +26,10 @@ pub struct Invitation {
     local: Option<Local>,
 }
 
-/// What the ranks of a clique have that is in no bytes.
+/// What an invitation into a clique holds that is not in its bytes.
 struct Local {
-    family: Arc<Family>,
+    /// Kept alive until the new rank has joined them.
+    clique: Arc<LocalRanks>,
     config: Config,
     timeout: Duration,
 }
@@ -40,10 +40,10 @@ impl Invitation {
 
     /// Those of all who are invited to `before` ranks.
     pub(super) fn all(invited: &Invited, before: usize) -> Vec<Self> {
-        let Invited { id, key, size, family, config, timeout } = invited;
+        let Invited { id, key, size, clique, config, timeout } = invited;
         let local = || {
-            let family = Arc::clone(family.as_ref()?);
-            Some(Local { family, config: config.clone(), timeout: *timeout })
+            let clique = Arc::clone(clique.as_ref()?);
+            Some(Local { clique, config: config.clone(), timeout: *timeout })
         };
         (before..*size).map(|rank| Self { id: *id, key: *key, size: *size, rank, local: local() }).collect()
     }
@@ -100,7 +100,7 @@ impl Invitation {
         device: Device,
         options: Option<&InitOptions>,
     ) -> Result<Arc<Inner>> {
-        self.begin(operation, device, options)?.wait()?.into_iter().next().ok_or_else(|| init::nothing(operation))
+        self.begin(operation, device, options)?.wait()?.into_iter().next().ok_or_else(|| start::nothing(operation))
     }
 
     /// The same, which goes on by itself.
@@ -109,13 +109,13 @@ impl Invitation {
         operation: &'static str,
         device: Device,
         options: Option<&InitOptions>,
-    ) -> Result<UnderWay> {
+    ) -> Result<Starting> {
         let Self { id, key, size, rank, local } = self;
-        let (family, options) = match local {
-            Some(Local { family, config, timeout }) => (Some(family), InitOptions { config, timeout, checked: false }),
+        let (_clique, options) = match local {
+            Some(Local { clique, config, timeout }) => (Some(clique), InitOptions { config, timeout, checked: false }),
             None => (None, options.cloned().unwrap_or_default()),
         };
-        init::newcomer(operation, device, (id, key), (size, rank), family, &options)
+        start::newcomer(operation, device, (id, key), (size, rank), &options)
     }
 
     /// The bytes, for another process, which makes an invitation of them again: [`Invitation::from_bytes`].

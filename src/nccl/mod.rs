@@ -116,7 +116,9 @@ mod handover;
 #[cfg(nccl_ge_2_29)]
 mod invitation;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
-mod life;
+mod lifecycle;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
+mod local_ranks;
 mod making;
 mod memory;
 #[cfg(nccl_ge_2_29)]
@@ -127,6 +129,8 @@ mod parameter;
 mod pending;
 mod pre_mul_sum;
 mod properties;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
+mod rank;
 mod raw;
 mod recorder;
 mod recover;
@@ -145,8 +149,6 @@ mod split;
 mod split_with;
 mod spmd;
 mod start;
-#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
-mod state;
 #[cfg(nccl_ge_2_29_7)]
 mod suspended;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
@@ -174,7 +176,7 @@ pub use group::{Group, group, try_group};
 pub(crate) use group::{rehearse, together};
 #[cfg(nccl_ge_2_29)]
 pub use invitation::Invitation;
-pub use life::abort::AbortOutcome;
+pub use lifecycle::abort::AbortOutcome;
 pub use memory::alone::alloc;
 pub use memory::kind::{Fitting, Local, MemoryKind, SYMMETRIC_UP_TO, Symmetric};
 pub use memory::unsupported::Unsupported;
@@ -185,6 +187,7 @@ pub use parameter::{Parameter, ParameterType, ParameterValue};
 pub use pending::PendingCommunicator;
 pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
+pub use rank::state::State;
 #[cfg(feature = "signals")]
 pub use recorder::dump_on_signal;
 pub use recorder::{dump_all, dump_on_panic, ras_status};
@@ -209,7 +212,6 @@ pub use setup::unique_id::UniqueId;
 pub use several::{abort_all, close_all};
 #[cfg(nccl_ge_2_22)]
 pub use simulate::simulate;
-pub use state::standing::State;
 #[cfg(nccl_ge_2_29_7)]
 pub use suspended::{MemoryUse, Suspend, Suspended};
 pub use window::Window;

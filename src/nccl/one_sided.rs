@@ -10,7 +10,7 @@ use super::enqueue::one_sided;
 use super::enqueue::one_sided::{Put, What};
 use super::memory::kind::MemoryKind;
 use super::memory::signals;
-use super::state::inner::Inner;
+use super::rank::inner::Inner;
 use super::window::Window;
 use crate::cuda::{AsSlice, AsSliceMut, Region, Slice, Stream};
 use crate::element::{self, Element, ElementKind};

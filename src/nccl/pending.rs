@@ -9,14 +9,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::communicator::Communicator;
-use super::life::abort::start_abort;
-use super::life::init;
-use super::life::under_way::UnderWay;
+use super::lifecycle::abort::start_abort;
+use super::lifecycle::start::{self, Starting};
+use super::rank::inner::Inner;
 use super::raw::outside::outside_of_host_functions;
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
-use super::state::inner::Inner;
 use crate::cuda::{Ask, Device, Done};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
@@ -102,7 +101,7 @@ struct Progress(Mutex<Stage>);
 
 #[derive(Debug)]
 enum Stage {
-    GoesOn(Box<UnderWay>),
+    GoesOn(Box<Starting>),
     Over(Result<Arc<Inner>>),
     /// The answer was given.
     Told,
@@ -141,7 +140,7 @@ impl Progress {
 
 /// What became of the one rank that was started.
 fn the_one(end: Result<Vec<Arc<Inner>>>) -> Result<Arc<Inner>> {
-    end?.into_iter().next().ok_or_else(|| init::nothing(OPERATION))
+    end?.into_iter().next().ok_or_else(|| start::nothing(OPERATION))
 }
 
 impl Communicator {
@@ -178,7 +177,7 @@ impl Communicator {
         options: &InitOptions,
     ) -> Result<PendingCommunicator> {
         environment::cannot_check(OPERATION)?;
-        let start = init::begin_rank(OPERATION, device, size, id, rank, options)?;
+        let start = start::begin_rank(OPERATION, device, size, vec![*id], rank, options)?;
         let progress = Arc::new(Progress(Mutex::new(Stage::GoesOn(Box::new(start)))));
         let done = Done::of(Ok(Asked(Arc::clone(&progress))));
         Ok(PendingCommunicator { progress, done })
@@ -234,7 +233,7 @@ impl PendingCommunicator {
     }
 
     /// What has come of it, or comes of it by `wait`.
-    fn end(&self, wait: impl FnOnce(UnderWay) -> Result<Arc<Inner>>) -> Result<Communicator> {
+    fn end(&self, wait: impl FnOnce(Starting) -> Result<Arc<Inner>>) -> Result<Communicator> {
         let end = match self.progress.take() {
             Stage::GoesOn(start) => wait(*start),
             Stage::Over(end) => end,

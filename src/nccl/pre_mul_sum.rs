@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::calls::reduction::Reduction;
 use super::communicator::Communicator;
+use super::rank::inner::Inner;
 use super::raw::check::check;
 use super::raw::data_type;
 use super::raw::outside::outside_of_host_functions;
-use super::state::inner::Inner;
 use crate::cuda::{self, Access, AsSlice, Region, Slice};
 use crate::element::Reduce;
 use crate::error::{Error, Result};

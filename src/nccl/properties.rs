@@ -1,9 +1,9 @@
 //! What NCCL says of a communicator.
 
 use super::communicator::Communicator;
+use super::rank::inner::Inner;
 use super::raw::check;
 use super::raw::outside::outside_of_host_functions;
-use super::state::inner::Inner;
 use crate::error::Result;
 use crate::sys;
 use crate::version::{self, Version};

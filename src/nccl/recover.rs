@@ -3,8 +3,8 @@
 use super::clique::Clique;
 use super::communicator::Communicator;
 use super::end::aborted;
-use super::life::abort::{GRACE, abort};
-use super::life::{init, over};
+use super::lifecycle::abort::{GRACE, abort};
+use super::lifecycle::{start, start_over_exchange};
 use super::raw::outside::outside_of_host_functions;
 #[cfg(feature = "world")]
 use super::setup::environment;
@@ -105,7 +105,7 @@ impl Communicator {
     pub fn recover(self, exchange: &Exchange) -> Result<Recovered> {
         outside_of_host_functions(OPERATION)?;
         let inner = self.inner();
-        if inner.family.is_some() {
+        if inner.in_process.is_some() {
             let reason = "this is a rank of a clique: Clique::recover is for all of them".to_owned();
             return Err(Error::InvalidUsage { operation: OPERATION, reason });
         }
@@ -114,7 +114,7 @@ impl Communicator {
             let of = |(rank, size)| format!("rank {rank} of {size}");
             return Err(Error::argument(OPERATION, "exchange", of(own), of(other)));
         }
-        let options = InitOptions { timeout: self.timeout(), config: inner.household.config(), checked: false };
+        let options = InitOptions { timeout: self.timeout(), config: inner.local_ranks.config(), checked: false };
         let is_checked = inner.checked.get().is_some();
         let device = self.device();
         let cause = aborted(format!("rank {} recovers", self.rank()));
@@ -154,7 +154,7 @@ fn begin(
     is_checked: bool,
 ) -> Result<(Communicator, Exchange)> {
     agree(exchange, |view, id| {
-        over::start(OPERATION, device, view, id, options, is_checked).map(Communicator::from_inner)
+        start_over_exchange::with_id(OPERATION, device, view, id, options, is_checked).map(Communicator::from_inner)
     })
 }
 
@@ -237,7 +237,7 @@ impl Clique {
             first.inner().check_rank(OPERATION, "without", rank)?;
         }
         let options =
-            InitOptions { timeout: first.timeout(), config: first.inner().household.config(), checked: false };
+            InitOptions { timeout: first.timeout(), config: first.inner().local_ranks.config(), checked: false };
         let left = self.ranks().iter().filter(|comm| !without.contains(&comm.rank()));
         let left: Vec<_> = left.map(|comm| (comm.rank(), comm.device())).collect();
         if left.is_empty() {
@@ -252,7 +252,7 @@ impl Clique {
             return Err(error);
         }
         let (survivors, devices): (Vec<_>, Vec<_>) = well.into_iter().unzip();
-        let members = init::all_ranks(OPERATION, &devices, &options)?;
+        let members = start::all_ranks(OPERATION, &devices, &options)?;
         Ok((Self::of(members), survivors))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::communicator::Communicator;
 use super::memory::register;
-use super::state::inner::Inner;
+use super::rank::inner::Inner;
 use crate::cuda::AsSlice;
 use crate::element::Element;
 use crate::error::{Error, Result};

@@ -1,14 +1,16 @@
 //! Communicators that were stopped, and those that are made of them.
 
+#[cfg(nccl_ge_2_27)]
+use super::children::regroup::shrink;
 #[cfg(nccl_ge_2_28_7)]
-use super::children::shrink;
+use super::children::regroup::split_revoked;
 #[cfg(nccl_ge_2_28_7)]
 use super::children::split::Ask;
 #[cfg(nccl_ge_2_27)]
 use super::clique::Clique;
 use super::communicator::Communicator;
 #[cfg(nccl_ge_2_28_7)]
-use super::life::revoke;
+use super::lifecycle::revoke;
 #[cfg(nccl_ge_2_27)]
 use super::setup::config::Config;
 #[cfg(nccl_ge_2_27)]
@@ -137,7 +139,7 @@ impl Revoked<'_> {
     /// # }
     /// ```
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Communicator>> {
-        let parts = shrink::split("Revoked::split", &[self.0.inner()], &[Ask { color, key, heir: None }])?;
+        let parts = split_revoked("Revoked::split", &[self.0.inner()], &[Ask { color, key, config: None }])?;
         Ok(parts.into_iter().flatten().next().map(Communicator::from_inner))
     }
 }
@@ -149,9 +151,9 @@ pub(super) fn shrink_of(
     without: &[usize],
     config: Option<&Config>,
 ) -> Result<Communicator> {
-    let rest = super::children::shrink::shrink(operation, &[comm.inner()], without, config)?;
+    let rest = shrink(operation, &[comm.inner()], without, config)?;
     let rest = rest.into_iter().flatten().next().map(Communicator::from_inner);
-    rest.ok_or_else(|| super::life::init::nothing(operation))
+    rest.ok_or_else(|| super::lifecycle::start::nothing(operation))
 }
 
 #[cfg(nccl_ge_2_27)]
@@ -225,7 +227,7 @@ impl Clique {
             let expected = format!("fewer than all of the {} ranks", self.size());
             return Err(crate::Error::argument(operation, "without", expected, format_args!("{without:?}")));
         }
-        let rest = super::children::shrink::shrink(operation, &members, without, config)?;
+        let rest = shrink(operation, &members, without, config)?;
         Ok(Self::of(rest.into_iter().flatten().collect()))
     }
 }

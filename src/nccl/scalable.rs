@@ -1,7 +1,7 @@
 //! Starts by several ids.
 
 use super::communicator::Communicator;
-use super::life::init;
+use super::lifecycle::start;
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
@@ -54,7 +54,7 @@ impl Communicator {
         options: &InitOptions,
     ) -> Result<Self> {
         environment::cannot_check("Communicator::init_rank_scalable")?;
-        let inner = init::one_of_many("Communicator::init_rank_scalable", device, size, ids, rank, options);
+        let inner = start::one_of_many("Communicator::init_rank_scalable", device, size, ids, rank, options);
         inner.map(Self::from_inner)
     }
 }

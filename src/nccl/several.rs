@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::aborter::Aborter;
 use super::communicator::Communicator;
 use super::end::{aborted, inners};
-use super::life::abort::{AbortOutcome, GRACE};
-use super::life::{each, failure, init};
+use super::lifecycle::abort::{AbortOutcome, GRACE};
+use super::lifecycle::{abort, close, root_cause, start};
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
@@ -52,7 +52,7 @@ impl Communicator {
     ) -> Result<Vec<Self>> {
         let ranks = ranks.iter().map(|(device, rank)| (*rank, *device)).collect();
         environment::cannot_check("Communicator::init_ranks")?;
-        let members = init::some_ranks("Communicator::init_ranks", ranks, size, id, options)?;
+        let members = start::some_ranks("Communicator::init_ranks", ranks, size, id, options)?;
         Ok(members.into_iter().map(Self::from_inner).collect())
     }
 }
@@ -93,7 +93,7 @@ impl Communicator {
 /// Each as [`Communicator::close`]. All are gone in any case.
 pub fn close_all(comms: impl IntoIterator<Item = Communicator>, timeout: Duration) -> Vec<Result<()>> {
     let comms: Vec<_> = comms.into_iter().collect();
-    each::close(&inners(&comms), &Deadline::after(timeout))
+    close::close_each(&inners(&comms), &Deadline::after(timeout))
 }
 
 /// Wraps `ncclCommAbort`, on several communicators at the same time: [`Aborter::abort`] for each, ten seconds for all, and an answer for each, in
@@ -123,8 +123,8 @@ pub fn close_all(comms: impl IntoIterator<Item = Communicator>, timeout: Duratio
 pub fn abort_all<A: Into<Aborter>>(comms: impl IntoIterator<Item = A>, reason: &str) -> Vec<AbortOutcome> {
     let members: Vec<_> = comms.into_iter().map(|comm| comm.into().inner()).collect();
     let cause = aborted(reason.to_owned());
-    failure::begin(&cause);
-    each::abort_each(&members, &cause, &Deadline::after(GRACE))
+    root_cause::begin(&cause);
+    abort::abort_each(&members, &cause, &Deadline::after(GRACE))
 }
 
 impl From<&Communicator> for Aborter {

@@ -7,7 +7,7 @@ use super::children::split;
 use super::children::split::Ask;
 use super::clique::Clique;
 use super::communicator::Communicator;
-use super::state::inner::Inner;
+use super::rank::inner::Inner;
 use crate::error::Result;
 
 impl Communicator {
@@ -57,7 +57,7 @@ impl Communicator {
     /// # }
     /// ```
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Self>> {
-        let parts = split::split("split", &[self.inner()], &[Ask { color, key, heir: None }])?;
+        let parts = split::split("split", &[self.inner()], &[Ask { color, key, config: None }])?;
         Ok(parts.into_iter().flatten().next().map(Self::from_inner))
     }
 }
@@ -82,8 +82,8 @@ impl Clique {
     pub fn split(&self, ask: impl Fn(usize) -> Option<(usize, usize)>) -> Result<BTreeMap<usize, Self>> {
         let asks: Vec<_> = (0..self.size())
             .map(|rank| match ask(rank) {
-                Some((color, key)) => Ask { color: Some(color), key, heir: None },
-                None => Ask { color: None, key: 0, heir: None },
+                Some((color, key)) => Ask { color: Some(color), key, config: None },
+                None => Ask { color: None, key: 0, config: None },
             })
             .collect();
         let members: Vec<_> = self.ranks().iter().map(Communicator::inner).collect();

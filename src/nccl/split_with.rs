@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use super::children::heir::Heir;
+use super::children::child_config::ChildConfig;
 #[cfg(nccl_ge_2_28_7)]
-use super::children::shrink;
+use super::children::regroup::split_revoked;
 use super::children::split;
 use super::children::split::Ask;
 use super::clique::Clique;
 use super::communicator::Communicator;
+use super::rank::inner::Inner;
 #[cfg(nccl_ge_2_28_7)]
 use super::revoked::Revoked;
 use super::setup::config::Config;
 use super::split::by_color;
-use super::state::inner::Inner;
 use crate::error::Result;
 
 /// What `inner` asks for.
 fn ask(operation: &'static str, inner: &Inner, color: Option<usize>, key: usize, config: &Config) -> Result<Ask> {
-    let heir = color.map(|_| Heir::of(operation, inner, config)).transpose()?;
-    Ok(Ask { color, key, heir })
+    let config = color.map(|_| ChildConfig::of(operation, inner, config)).transpose()?;
+    Ok(Ask { color, key, config })
 }
 
 /// With a configuration.
@@ -150,7 +150,7 @@ impl Revoked<'_> {
     pub fn split_with(&self, color: Option<usize>, key: usize, config: &Config) -> Result<Option<Communicator>> {
         const OPERATION: &str = "Revoked::split_with";
         let ask = ask(OPERATION, self.0.inner(), color, key, config)?;
-        let parts = shrink::split(OPERATION, &[self.0.inner()], &[ask])?;
+        let parts = split_revoked(OPERATION, &[self.0.inner()], &[ask])?;
         Ok(parts.into_iter().flatten().next().map(Communicator::from_inner))
     }
 }
@@ -190,7 +190,7 @@ impl Clique {
                 let config = configs.entry(color).or_insert_with(|| config(color));
                 ask(OPERATION, inner, Some(color), key, config)
             }
-            None => Ok(Ask { color: None, key: 0, heir: None }),
+            None => Ok(Ask { color: None, key: 0, config: None }),
         });
         let asks = asks.collect::<Result<Vec<_>>>()?;
         Ok(by_color(split::split(OPERATION, &members, &asks)?, &asks))

@@ -8,10 +8,10 @@ use super::agree::presence::Run;
 use super::clique::Clique;
 use super::communicator::Communicator;
 use super::end::abort_members;
-use super::life::failure::{Failure, What, blame};
-use super::life::scope::Scope;
+use super::lifecycle::root_cause::{Failure, What, blame};
+use super::lifecycle::scope::Scope;
+use super::rank::helper;
 use super::raw::outside::outside_of_host_functions;
-use super::state::helper;
 use crate::error::{Error, Result};
 
 const SPMD: &str = "spmd";
@@ -152,8 +152,8 @@ impl Clique {
         outside_of_host_functions(SPMD)?;
         let ranks = self.ranks();
         let scope = Scope::new();
-        let presence = ranks.first().and_then(|first| first.inner().family.as_ref());
-        let presence = presence.map(|family| family.ledger.presence());
+        let presence = ranks.first().and_then(|first| first.inner().in_process.as_ref());
+        let presence = presence.map(|in_process| in_process.ledger.presence());
         let program_run = presence.map(Run::begin);
         let failures = Mutex::new(Vec::new());
         let fail = |failure: Failure| {

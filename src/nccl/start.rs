@@ -1,7 +1,7 @@
 //! How a rank starts.
 
 use super::communicator::Communicator;
-use super::life::{init, over};
+use super::lifecycle::{start, start_over_exchange};
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
@@ -92,7 +92,7 @@ impl Communicator {
     /// process are aborted together, also where each was made by this function.
     pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
         environment::cannot_check("Communicator::init_rank")?;
-        let inner = init::one_rank("Communicator::init_rank", device, size, id, rank, &InitOptions::default());
+        let inner = start::one_rank("Communicator::init_rank", device, size, vec![*id], rank, &InitOptions::default());
         inner.map(Self::from_inner)
     }
 
@@ -125,7 +125,7 @@ impl Communicator {
         options: &InitOptions,
     ) -> Result<Self> {
         environment::cannot_check("Communicator::init_rank_with")?;
-        init::one_rank("Communicator::init_rank_with", device, size, id, rank, options).map(Self::from_inner)
+        start::one_rank("Communicator::init_rank_with", device, size, vec![*id], rank, options).map(Self::from_inner)
     }
 
     /// Wraps `ncclGetUniqueId` and `ncclCommInitRankConfig`: the rank that this process is in `exchange`, of as many as that has.
@@ -203,6 +203,6 @@ impl Communicator {
     /// all the same: nobody compares one-sided operations, in which order communicators are used that share their resources, when graphs are
     /// dropped, what is done with communicators that have grown, and what NCCL is told by its own variables.
     pub unsafe fn init_rank_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
-        over::one_rank("Communicator::init_rank_over", device, exchange, options).map(Self::from_inner)
+        start_over_exchange::one_rank("Communicator::init_rank_over", device, exchange, options).map(Self::from_inner)
     }
 }

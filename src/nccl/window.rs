@@ -8,9 +8,9 @@ use super::communicator::Communicator;
 use super::memory::unsupported::Unsupported;
 use super::memory::window;
 use super::memory::window::Made;
+use super::rank::inner::Inner;
 #[cfg(nccl_ge_2_29)]
 use super::raw::check;
-use super::state::inner::Inner;
 use crate::cuda::AsSlice;
 use crate::element::Element;
 use crate::error::{Error, Result};

@@ -6,6 +6,8 @@ pub(crate) mod choice;
 pub(crate) mod code;
 pub(crate) mod dispute;
 pub(crate) mod head;
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+pub(crate) mod in_process;
 pub(crate) mod ledger;
 pub(crate) mod meeting;
 mod messages;

@@ -11,7 +11,7 @@ use crate::nccl::agree::backings::Backings;
 use crate::nccl::agree::recent::NOWHERE;
 use crate::nccl::agree::signature;
 use crate::nccl::agree::types::Type;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 /// One call: what is passed to C, and the memory that it touches.
 ///

@@ -7,7 +7,7 @@ use super::call::Call;
 use super::kind::Kind;
 use crate::cuda::carry;
 use crate::cuda::{Form, Origins, Region, Work};
-use crate::nccl::state::works::Works;
+use crate::nccl::rank::works::Works;
 
 impl Call<'_> {
     /// Before the call is ordered on its stream: where what it reads comes from, other than its own work.

@@ -4,7 +4,7 @@ use super::site::Site;
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::known_bugs::ONE_RANK_FLOAT8;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 /// The least compute capability of devices for which NCCL has kernels that add them.
 const LEAST: (i32, i32) = (9, 0);
@@ -25,7 +25,7 @@ fn check_devices(site: &Site<'_>, element: ElementKind) -> Result<()> {
     if site.comm.reduces_float8.get().is_some() {
         return Ok(());
     }
-    let all = site.comm.relatives();
+    let all = site.comm.clique_ranks();
     for member in &all {
         let Inner { device, rank, .. } = **member;
         let (major, minor) = device.compute_capability_for(site.operation)?;
@@ -38,7 +38,7 @@ fn check_devices(site: &Site<'_>, element: ElementKind) -> Result<()> {
         }
     }
     // Of a part that is being made, ranks may be on their way.
-    if all.len() == site.comm.family.as_ref().map_or(1, |family| family.size()) {
+    if all.len() == site.comm.in_process.as_ref().map_or(1, |in_process| in_process.size()) {
         let _ = site.comm.reduces_float8.set(());
     }
     Ok(())

@@ -6,7 +6,7 @@ use crate::cuda::{Access, Device, Region, Slice, SliceMut, Stream};
 use crate::element::{self, Element, ElementKind};
 use crate::error::{Error, Result};
 use crate::nccl::agree::types::Type;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 /// Where an operation is to run.
 #[derive(Clone, Copy)]

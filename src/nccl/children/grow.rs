@@ -1,4 +1,4 @@
-//! Growing communicators: all ranks come, and others that were invited.
+//! Grows communicators: all ranks come, and new ones that were invited.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use super::split::settle;
 use crate::error::{Error, Result};
 use crate::nccl::agree::regroup::Plan;
 use crate::nccl::enqueue::submit;
-use crate::nccl::life::divide::Wish;
+use crate::nccl::lifecycle::start_child::Wish;
+use crate::nccl::local_ranks::growth::Open;
+use crate::nccl::rank::inner::{Inner, LOCAL_RANKS, LocalRanks};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
-use crate::nccl::state::growth::Open;
-use crate::nccl::state::inner::{Family, Inner};
 use crate::sys;
 use crate::version::{self, Version};
 
 /// The first version in which communicators grow.
 const FIRST: Version = Version::new(2, 29, 2);
 
-/// What those need that are to come.
+/// What new ranks need to join.
 pub(crate) struct Invited {
     pub(crate) id: UniqueId,
-    /// What the grown communicator goes by in the processes.
+    /// The key of the grown communicator, which is the same in all processes.
     pub(crate) key: UniqueId,
     pub(crate) size: usize,
-    /// That of the grown communicator, where ranks compare.
-    pub(crate) family: Option<Arc<Family>>,
-    /// As those have it that invite.
+    /// The ranks of the grown communicator, if it is a clique.
+    pub(crate) clique: Option<Arc<LocalRanks>>,
+    /// The configuration of the ranks that invite.
     pub(crate) config: Config,
     pub(crate) timeout: Duration,
 }
 
-/// Checks how many ranks are to come; how many there are then.
+/// Checks the number of new ranks. Returns the number of all ranks of the grown communicator.
 fn size_of(operation: &'static str, inner: &Inner, more: usize) -> Result<usize> {
     let most = c_int::MAX as usize - inner.size;
     if (1..=most).contains(&more) {
@@ -44,8 +44,8 @@ fn size_of(operation: &'static str, inner: &Inner, more: usize) -> Result<usize>
     Err(Error::argument(operation, "more", format_args!("1 to {most}"), more))
 }
 
-/// Waits until `members` have done what was enqueued, for who is going to invite. An invitation by which nobody grows stays open, and nothing
-/// else can be made of them.
+/// Waits for the work of `members`, before one of them invites. An invitation by which they do not
+/// grow stays open, and nothing else can be made of them.
 pub(crate) fn approach(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
@@ -53,7 +53,7 @@ pub(crate) fn approach(operation: &'static str, members: &[&Arc<Inner>]) -> Resu
     settle(operation, members)
 }
 
-/// Wraps `ncclCommGetUniqueId`: invites `more` ranks, in the name of all.
+/// Wraps `ncclCommGetUniqueId`: invites `more` ranks, on behalf of all ranks.
 pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Result<Invited> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
@@ -66,7 +66,7 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
     let (guard, handle) = inner.enter(operation)?;
     shares_nothing(operation, inner, &guard)?;
     let mut failed = false;
-    let open = inner.household.growth.invite(operation, || {
+    let open = inner.local_ranks.growth.invite(operation, || {
         let mut id = sys::ncclUniqueId { internal: [0; UniqueId::BYTES] };
         let asked = inner.inside(operation, || {
             // SAFETY: a live communicator during a visit, and a place for the id.
@@ -76,27 +76,33 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
         Ok(Open { rank: inner.rank, id: UniqueId::from_raw(&id), more })
     });
     let (child, part) = grown(more, guard.times(&Plan::Grow(more)));
-    let key = inner.household.lineage.key(&child);
-    let family = inner.family.as_ref().map(|family| family.rest(child, size, part));
+    let key = inner.local_ranks.lineage.key(&child);
+    let clique = inner.in_process.as_ref().map(|parent| {
+        let grown = LOCAL_RANKS.by_key(&key);
+        grown.set_in_process(|| parent.of_rest(size, part));
+        grown
+    });
     drop(guard);
     // NCCL may have told some of the ranks.
     let open = open.map_err(|error| if failed { submit::failed(&[inner], operation, error) } else { error })?;
-    let (config, timeout) = (inner.household.config(), inner.timeout());
-    Ok(Invited { id: open.id, key, size, family, config, timeout })
+    let (config, timeout) = (inner.local_ranks.config(), inner.timeout());
+    Ok(Invited { id: open.id, key, size, clique, config, timeout })
 }
 
-/// Whether `inner` can grow by so many now, as far as that is known before the other ranks come.
+/// Checks whether `inner` can grow by so many ranks now, as far as that is known before the others
+/// come.
 pub(crate) fn ready(operation: &'static str, inner: &Inner, more: usize) -> Result<()> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
     version::needs(operation, FIRST)?;
     inner.refusal(operation).map_or(Ok(()), Err)?;
     size_of(operation, inner, more)?;
-    inner.household.growth.refuse(operation)?;
+    inner.local_ranks.growth.refuse(operation)?;
     shares_nothing(operation, inner, &inner.enter(operation)?.0)
 }
 
-/// Makes a communicator of all ranks of that of `members`, which one thread drives, and of `more` that come by an invitation.
+/// Makes a communicator of all ranks of that of `members`, which one thread drives, and of `more`
+/// ranks that were invited.
 pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize) -> Result<Vec<Arc<Inner>>> {
     version::needs(operation, FIRST)?;
     let mut brings = Vec::with_capacity(members.len());
@@ -104,12 +110,12 @@ pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize
         inner.refusal(operation).map_or(Ok(()), Err)?;
         let size = size_of(operation, inner, more)? as c_int;
         shares_nothing(operation, inner, &inner.enter(operation)?.0)?;
-        let own = inner.household.growth.get().filter(|open| open.rank == inner.rank);
+        let own = inner.local_ranks.growth.get().filter(|open| open.rank == inner.rank);
         if let Some(open) = own.filter(|open| open.more != more) {
             return Err(Error::argument(operation, "more", format_args!("{}, as were invited", open.more), more));
         }
         let wish = Wish::Grow { size, id: own.map(|open| open.id) };
-        brings.push(Bring { wish, place: None, joins: true, heir: None });
+        brings.push(Bring { wish, place: None, joins: true, config: None });
     }
     let grown = regroup(operation, members, &Plan::Grow(more), brings)?;
     Ok(grown.into_iter().flatten().collect())

@@ -1,15 +1,30 @@
-//! Communicators that are made of others, or rest for a while.
+//! Makes communicators of others, and suspends and resumes them. All ranks come to each of these
+//! calls.
 
 #[cfg(nccl_ge_2_27)]
-mod elsewhere;
-mod failed;
+mod across_processes;
+pub(crate) mod child_config;
 #[cfg(nccl_ge_2_29)]
 pub(crate) mod grow;
-pub(crate) mod heir;
 #[cfg(nccl_ge_2_27)]
-mod regroup;
-#[cfg(nccl_ge_2_27)]
-pub(crate) mod shrink;
+pub(crate) mod regroup;
 pub(crate) mod split;
 #[cfg(nccl_ge_2_29_7)]
 pub(crate) mod suspend;
+
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::nccl::enqueue::submit;
+use crate::nccl::lifecycle::abort::{GRACE, abort};
+use crate::nccl::rank::inner::Inner;
+
+/// Aborts `members` after a failure that the other ranks do not know, and on which they wait.
+/// Returns the error for the caller.
+fn failed(members: &[&Inner], operation: &'static str, error: Error) -> Error {
+    if !members.iter().any(|inner| inner.is_revoked() || inner.is_suspended()) {
+        return submit::failed(members, operation, error);
+    }
+    let cliques: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
+    let _ = abort(&cliques, &error, &Deadline::after(GRACE));
+    error
+}

@@ -1,56 +1,123 @@
-//! Making communicators of others outside of the sequence of their collectives: of some of the ranks, while nobody knows of the rest, or of
-//! what was revoked.
+//! Makes communicators of others outside of the sequence of their collectives: without some ranks,
+//! which may be dead, or of a revoked one.
 
+use std::ffi::c_int;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::elsewhere;
-use super::failed::failed;
-use super::heir::Heir;
+use super::child_config::ChildConfig;
 use super::split::{Ask, settle};
+#[cfg(nccl_ge_2_28_7)]
+use super::split::{asked_of_nccl, wanted};
+use super::{across_processes, failed};
 use crate::cuda::restoring;
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
 use crate::nccl::agree::choice::Choice;
+use crate::nccl::agree::in_process::InProcess;
 use crate::nccl::agree::not_agreed::NotAgreed;
 use crate::nccl::agree::regroup::{self, Plan, Step};
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, submit};
 use crate::nccl::flight::files::Trouble;
-use crate::nccl::life::abort::start_abort;
-use crate::nccl::life::divide::{Part, Place, Wish, divide};
-use crate::nccl::life::listener::Listener;
+use crate::nccl::lifecycle::abort::start_abort;
+use crate::nccl::lifecycle::peer_listener::PeerListener;
+use crate::nccl::lifecycle::start_child::{Part, Place, Wish, divide};
+use crate::nccl::local_ranks::lineage::Child;
+use crate::nccl::rank::guarded::Guarded;
+use crate::nccl::rank::helper::Helper;
+use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::state::children::Child;
-use crate::nccl::state::guarded::Guarded;
-use crate::nccl::state::helper::Helper;
-use crate::nccl::state::household::Household;
-use crate::nccl::state::inner::{Family, HOUSEHOLDS, Inner};
+use crate::nccl::setup::config::Config;
+use crate::nccl::setup::environment;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::comparison::Comparison;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all_to_divide;
 
-/// What one rank brings.
+/// What one rank asks for.
 pub(super) struct Bring {
     pub(super) wish: Wish,
-    /// What it asks for, where it will be in a part.
+    /// The part that it asks for, in a split.
     pub(super) place: regroup::Place,
-    /// Whether it will be in a communicator.
+    /// Whether it will be in a child.
     pub(super) joins: bool,
-    /// What that is configured with.
-    pub(super) heir: Option<Heir>,
+    /// The configuration of that communicator.
+    pub(super) config: Option<ChildConfig>,
 }
 
 impl Bring {
     /// What a rank asks for in a split.
     pub(super) fn of(ask: &Ask) -> Self {
-        Self { wish: ask.wish(), place: ask.choice(), joins: ask.color.is_some(), heir: ask.heir.clone() }
+        Self { wish: ask.wish(), place: ask.choice(), joins: ask.color.is_some(), config: ask.config.clone() }
     }
 }
 
-/// Makes communicators of `members`, which one thread drives, as `plan` says. What each of them is in then.
+/// Makes a communicator of all ranks of that of `members`, which one thread drives, except
+/// `excluded`. Returns the child of each.
+pub(crate) fn shrink(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    excluded: &[usize],
+    config: Option<&Config>,
+) -> Result<Vec<Option<Arc<Inner>>>> {
+    let mut sorted = excluded.to_vec();
+    sorted.sort_unstable();
+    for inner in members {
+        check_excluded(operation, inner, &sorted)?;
+    }
+    let config_of = |inner: &&Arc<Inner>| config.map(|config| ChildConfig::of(operation, inner, config)).transpose();
+    let configs = members.iter().map(config_of).collect::<Result<Vec<_>>>()?;
+    let terms = configs.iter().flatten().next().map(|config| Arc::clone(&config.terms));
+    let brings = configs.into_iter().map(|config| {
+        let excluded = sorted.iter().map(|&rank| rank as c_int).collect();
+        Bring { wish: Wish::Shrink { excluded }, place: None, joins: true, config }
+    });
+    regroup(operation, members, &Plan::Without(sorted.as_slice().into(), terms), brings.collect())
+}
+
+/// Refuses lists that NCCL refuses or misunderstands, and shrinks that share resources, which this
+/// crate does not support.
+fn check_excluded(operation: &'static str, inner: &Inner, excluded: &[usize]) -> Result<()> {
+    let wrong = |expected: String, got: String| Err(Error::argument(operation, "without", expected, got));
+    if excluded.is_empty() {
+        return wrong("at least one rank".to_owned(), "none".to_owned());
+    }
+    for &rank in excluded {
+        inner.check_rank(operation, "without", rank)?;
+    }
+    if let Some(twice) = excluded.windows(2).find(|two| two[0] == two[1]) {
+        return wrong("each rank once".to_owned(), format!("rank {} twice", twice[0]));
+    }
+    if excluded.contains(&inner.rank) {
+        return wrong(
+            "other ranks, as those that are left out do not call this".to_owned(),
+            format!("{}, this rank", inner.rank),
+        );
+    }
+    if inner.is_active() && environment::shrinks_share(inner.local_ranks.shrinks_share()) {
+        let reason =
+            "shrinkShare is set for this communicator: revoke it before, which NCCL shares nothing with".to_owned();
+        return Err(Error::InvalidUsage { operation, reason });
+    }
+    Ok(())
+}
+
+/// Splits a revoked communicator, as [`split`](super::split::split) does an active one.
+#[cfg(nccl_ge_2_28_7)]
+pub(crate) fn split_revoked(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    asks: &[Ask],
+) -> Result<Vec<Option<Arc<Inner>>>> {
+    let asked = asked_of_nccl(operation, members, asks)?;
+    let children = regroup(operation, members, &Plan::Split, asked.iter().map(Bring::of).collect())?;
+    Ok(wanted(children, asks))
+}
+
+/// Makes communicators of `members`, which one thread drives, as `plan` says. Returns the child of
+/// each.
 pub(super) fn regroup(
     operation: &'static str,
     members: &[&Arc<Inner>],
@@ -60,11 +127,11 @@ pub(super) fn regroup(
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
     let _call = Call::begin();
-    // All that may be missing here, before the other ranks rely on this one.
+    // Everything that may fail here comes before the other ranks rely on this one.
     let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
     let grows = matches!(plan, Plan::Grow(_));
     if !grows {
-        members.iter().try_for_each(|inner| inner.household.growth.refuse(operation))?;
+        members.iter().try_for_each(|inner| inner.local_ranks.growth.refuse(operation))?;
     }
     let active: Vec<_> = members.iter().copied().filter(|inner| inner.is_active()).collect();
     settle(operation, &active)?;
@@ -87,27 +154,29 @@ pub(super) fn regroup(
             let times = guard.regroup(plan);
             let child = bring.joins.then(|| place_of(operation, inner, (plan, times), bring.place.as_ref(), &party));
             let child = child.transpose()?;
-            Heir::keep(bring.heir.as_ref(), child.as_ref());
-            let config = bring.heir.map(|heir| heir.config);
+            ChildConfig::keep(bring.config.as_ref(), child.as_ref());
+            let config = bring.config.map(|config| config.config);
             Ok(Part { parent: Arc::clone(inner), helper, wish: bring.wish, child, config })
         });
         let parts = parts.collect::<Result<Vec<Part>>>()?;
-        let apart: Vec<_> = parts.iter().filter_map(|part| Some(Arc::clone(&part.child.as_ref()?.household))).collect();
+        let apart: Vec<_> =
+            parts.iter().filter_map(|part| Some(Arc::clone(&part.child.as_ref()?.local_ranks))).collect();
         let divided = divide(operation, parts);
         drop(promised);
         if let Err(error) | Ok(Err(error)) = &divided {
-            // Those of this process for which it went well wait for these.
-            apart.iter().for_each(|household| {
-                let _ = start_abort(&household.fail(error), error);
+            // Ranks of this process for which the call succeeds wait for these.
+            apart.iter().for_each(|local_ranks| {
+                let _ = start_abort(&local_ranks.mark_failed(error), error);
             });
         }
         if grows && matches!(divided, Ok(Ok(_))) {
-            members.iter().for_each(|inner| inner.household.growth.close(inner.rank));
+            members.iter().for_each(|inner| inner.local_ranks.growth.close(inner.rank));
         }
         Ok(divided)
     });
     match made {
-        // Nothing has begun: others may come still, or this one again, perhaps with another plan.
+        // Nothing has begun: the others may still come, or this one again, perhaps with another
+        // plan.
         Err(NotAgreed::Nothing(error)) => {
             Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
             Err(error)
@@ -117,10 +186,11 @@ pub(super) fn regroup(
     }
 }
 
-/// Refuses what NCCL gets wrong: from a split that shares until the next one that does not, it takes what a communicator has for what
-/// comes of it for something that shares as well, and gives it the threads by which the ranks of the old one reach each other.
+/// Refuses to grow a communicator that was split and shares its resources. NCCL has a bug there: it
+/// has the grown one share as well, and gives it the threads by which the ranks of the old one
+/// reach each other.
 pub(super) fn shares_nothing(operation: &'static str, inner: &Inner, guard: &Guarded) -> Result<()> {
-    if guard.splits == 0 || inner.household.sharers().is_none() {
+    if guard.splits == 0 || !inner.shares_resources() {
         return Ok(());
     }
     let reason =
@@ -129,10 +199,10 @@ pub(super) fn shares_nothing(operation: &'static str, inner: &Inner, guard: &Gua
     Err(Error::InvalidUsage { operation, reason })
 }
 
-/// Whether one of the ranks that have come has invited as many, as far as that is known here.
+/// Returns an error if no rank of the clique has invited as many.
 fn is_invited(operation: &'static str, inner: &Inner, more: usize) -> Result<()> {
-    let invited = inner.household.growth.get().map(|open| open.more);
-    if inner.family.is_none() || invited == Some(more) {
+    let invited = inner.local_ranks.growth.get().map(|open| open.more);
+    if inner.in_process.is_none() || invited == Some(more) {
         return Ok(());
     }
     let expected =
@@ -140,17 +210,17 @@ fn is_invited(operation: &'static str, inner: &Inner, more: usize) -> Result<()>
     Err(Error::argument(operation, "more", expected, more))
 }
 
-/// What becomes of a communicator that grows, and which part that is, in words.
+/// The child that a communicator grows into, and its name.
 pub(super) fn grown(more: usize, times: u64) -> (Child, String) {
     let child = Child::Grown(more, times);
     let part = child.describe();
     (child, part)
 }
 
-/// All that go on together, in their order in what they come from, with their places.
+/// The ranks that are in one child, in the order of the parent, with what they ask for.
 pub(super) type Party = Vec<(usize, regroup::Place)>;
 
-/// Waits until all have come that `plan` takes. The locks of `members` are held.
+/// Waits until all ranks have come that `plan` needs. The locks of `members` are held.
 pub(super) fn meet<'a>(
     operation: &'static str,
     members: &[&'a Inner],
@@ -158,18 +228,19 @@ pub(super) fn meet<'a>(
     places: &[regroup::Place],
 ) -> Result<(Promised<'a>, Vec<Party>), NotAgreed> {
     let mut promised = Promised::default();
-    let mut waiting: SmallVec<[(usize, &'a Inner, &Family, Comparison); 4]> = SmallVec::new();
+    let mut waiting: SmallVec<[(usize, &'a Inner, &InProcess, Comparison); 4]> = SmallVec::new();
     let mut parties = vec![Party::new(); members.len()];
     for (at, &inner) in members.iter().enumerate() {
-        match &inner.family {
-            Some(family) => {
-                family.ledger.presence().drive(inner.rank);
-                come(family, inner, plan, &places[at]);
-                waiting.push((at, inner, family, Comparison::default()));
+        match &inner.in_process {
+            Some(in_process) => {
+                in_process.ledger.presence().drive(inner.rank);
+                come(in_process, inner, plan, &places[at]);
+                waiting.push((at, inner, in_process, Comparison::default()));
             }
             None => match inner.checked.get() {
                 Some(checked) => {
-                    parties[at] = elsewhere::meet(operation, inner, checked, (plan, &places[at]), &mut promised)?;
+                    parties[at] =
+                        across_processes::meet(operation, inner, checked, (plan, &places[at]), &mut promised)?;
                 }
                 // Ranks that do not compare meet in NCCL.
                 None if inner.promise_division() => promised.add(inner),
@@ -181,7 +252,7 @@ pub(super) fn meet<'a>(
     let mut round = 0;
     loop {
         let mut trouble = None;
-        waiting.retain(|(at, inner, family, comparison)| match family.regroup.step(inner.rank) {
+        waiting.retain(|(at, inner, in_process, comparison)| match in_process.regroup.step(inner.rank) {
             Step::Go(party) => {
                 promised.add(inner);
                 parties[*at] = party;
@@ -195,10 +266,11 @@ pub(super) fn meet<'a>(
             }
             Step::Wait(missing) => {
                 if missing.is_empty() && round > 0 {
-                    // All are here, and one could not be promised to go on: that may have been stopping still.
-                    come(family, inner, plan, &places[*at]);
+                    // All are here, but one could not be promised to go on: it may have been
+                    // stopping.
+                    come(in_process, inner, plan, &places[*at]);
                 }
-                let dead = || inner.unfit(operation);
+                let dead = || inner.ended_error(operation);
                 let left = || departure::at_regroup(inner, operation, &missing, &plan.describe());
                 let absent = || format!("rank {}: {}", inner.rank, plan.absent(&missing));
                 comparison.waits(inner, absent);
@@ -211,9 +283,9 @@ pub(super) fn meet<'a>(
             return Ok((promised, parties));
         }
         if let Some(error) = trouble {
-            // Who was promised to go on meanwhile does so: others rely on it.
+            // A rank that was promised to go on meanwhile does so: others rely on it.
             let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|(_, inner, ..)| inner.rank).collect();
-            if waiting.first().is_none_or(|(_, _, family, _)| family.regroup.leave(&ranks)) {
+            if waiting.first().is_none_or(|(_, _, in_process, _)| in_process.regroup.leave(&ranks)) {
                 let failed = |error, one: &mut (_, _, _, Comparison)| one.3.failed(error);
                 return Err(NotAgreed::late(waiting.iter_mut().fold(error, failed)));
             }
@@ -224,12 +296,12 @@ pub(super) fn meet<'a>(
 }
 
 /// `inner` comes with `plan`.
-fn come(family: &Family, inner: &Inner, plan: &Plan, place: &regroup::Place) {
-    let promise = |ranks: &[usize]| connect::promise(family, ranks, Inner::promise_division);
-    family.regroup.come(inner.rank, plan, place.clone(), promise);
+fn come(in_process: &InProcess, inner: &Inner, plan: &Plan, place: &regroup::Place) {
+    let promise = |ranks: &[usize]| connect::promise(inner, ranks, Inner::promise_division);
+    in_process.regroup.come(inner.rank, plan, place.clone(), promise);
 }
 
-/// Where the child of `inner` belongs.
+/// The ranks that the child of `inner` belongs to.
 fn place_of(
     operation: &'static str,
     inner: &Inner,
@@ -239,32 +311,36 @@ fn place_of(
 ) -> Result<Place> {
     if let Plan::Grow(more) = plan {
         let (child, part) = grown(*more, times);
-        let household = HOUSEHOLDS.grown_from(&inner.household, &inner.household.lineage.key(&child));
-        let family = inner.family.as_ref().map(|family| family.rest(child, inner.size + more, part));
-        // Who comes is in no exchange with these.
-        return Ok(Place { household, family, listener: None });
+        let local_ranks = LOCAL_RANKS.join_grown(&inner.local_ranks, &inner.local_ranks.lineage.key(&child));
+        if let Some(parent) = &inner.in_process {
+            local_ranks.set_in_process(|| parent.of_rest(inner.size + more, part));
+        }
+        // The new ranks are in no exchange with these.
+        return Ok(Place { local_ranks, listener: None });
     }
     let color = |place: Option<&Choice>| place.map(|choice| choice.color);
     let child = match plan {
         Plan::Without(excluded, _) => Child::Rest(Arc::clone(excluded), times),
         Plan::Split | Plan::Resume | Plan::Grow(_) => Child::RevokedPart(times, color(place).unwrap_or(0)),
     };
-    // It goes on when what it comes from ends, of which others may be dead.
-    let household: Arc<Household<Inner>> = HOUSEHOLDS.part_from(&inner.household, child.clone());
+    // It lives on when the parent ends, of which ranks may be dead.
+    let local_ranks = LOCAL_RANKS.join_apart(&inner.local_ranks, child);
     let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
-    let part = household.part().unwrap_or_default();
+    let part = local_ranks.part().unwrap_or_default();
     let listener = inner.checked.get().map(|checked| {
         let mut ranks: Vec<_> =
             with.clone().map(|(rank, theirs)| (theirs.as_ref().map_or(0, |choice| choice.key), *rank)).collect();
         ranks.sort_unstable();
         let ranks: Vec<_> = ranks.into_iter().map(|(_, rank)| rank).collect();
-        Listener::start(operation, checked.rest(operation, &ranks, part.clone())?)
+        PeerListener::start(operation, checked.rest(operation, &ranks, part.clone())?)
     });
-    let family = inner.family.as_ref().map(|family| family.rest(child, with.count(), part));
-    Ok(Place { household, family, listener: listener.transpose()? })
+    if let Some(parent) = &inner.in_process {
+        local_ranks.set_in_process(|| parent.of_rest(with.count(), part));
+    }
+    Ok(Place { local_ranks, listener: listener.transpose()? })
 }
 
-/// Whether others were told that these come, which they rely on.
+/// Whether ranks of other processes know that these come, and rely on it.
 #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
 pub(super) fn is_told(members: &[&Arc<Inner>]) -> bool {
     members.iter().any(|inner| inner.checked.get().is_some())

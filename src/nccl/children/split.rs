@@ -1,10 +1,10 @@
-//! Splitting communicators: all ranks come, say which part they want to be in, and NCCL makes the parts.
+//! Splits communicators: all ranks come and ask for a part, and NCCL makes the parts.
 
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::failed::failed;
-use super::heir::Heir;
+use super::child_config::ChildConfig;
+use super::failed;
 use crate::cuda::{Worker, restoring};
 use crate::error::{Error, Result};
 use crate::known_bugs;
@@ -12,13 +12,13 @@ use crate::nccl::agree::choice::Choice;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point, submit};
-use crate::nccl::life::closing::drop_all;
-use crate::nccl::life::divide::{Part, Place, Wish, divide};
-use crate::nccl::life::listener::Listener;
+use crate::nccl::lifecycle::drop::drop_all;
+use crate::nccl::lifecycle::peer_listener::PeerListener;
+use crate::nccl::lifecycle::start_child::{Part, Place, Wish, divide};
+use crate::nccl::local_ranks::lineage::Child;
+use crate::nccl::rank::helper::Helper;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::state::children::Child;
-use crate::nccl::state::helper::Helper;
-use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all;
@@ -27,36 +27,38 @@ use crate::sys;
 /// What a rank asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
-    /// The ranks of one colour are together; `None` for a rank that will be in no part.
+    /// The part; `None` for a rank that will be in none.
     pub(crate) color: Option<usize>,
-    /// Ranks stand in the order of their keys, and where these are equal, of their ranks.
+    /// Ranks of a part are in the order of their keys. With equal keys, they are in the order of
+    /// their ranks.
     pub(crate) key: usize,
-    /// What the part is configured with; `None`: as what it comes from.
-    pub(crate) heir: Option<Heir>,
+    /// The configuration of the part; `None`: that of the parent.
+    pub(crate) config: Option<ChildConfig>,
 }
 
 impl Ask {
-    /// As the other ranks see it.
+    /// The request as the ranks compare it.
     pub(super) fn choice(&self) -> Option<Choice> {
-        let terms = self.heir.as_ref().map(|heir| Arc::clone(&heir.terms));
+        let terms = self.config.as_ref().map(|config| Arc::clone(&config.terms));
         self.color.map(|color| Choice { color, key: self.key, terms })
     }
 
-    /// As NCCL wants it: the numbers were checked.
+    /// The request for NCCL. The numbers were checked.
     pub(super) fn wish(&self) -> Wish {
         let color = self.color.map_or(sys::NCCL_SPLIT_NOCOLOR as c_int, |color| color as c_int);
         Wish::Split { color, key: self.key as c_int }
     }
 }
 
-/// Splits the communicators of `members`, which one thread drives, one [`Ask`] for each. What each of them is in then.
+/// Splits the communicators of `members`, which one thread drives, one [`Ask`] for each. Returns
+/// the part of each.
 pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
     let _call = Call::begin();
-    members.iter().try_for_each(|inner| inner.household.growth.refuse(operation))?;
+    members.iter().try_for_each(|inner| inner.local_ranks.growth.refuse(operation))?;
     outside_of_host_functions(operation)?;
     let asked = asked_of_nccl(operation, members, asks)?;
-    // All that may be missing here, before the other ranks rely on this one.
+    // Everything that may fail here comes before the other ranks rely on this one.
     let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
     settle(operation, members)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
@@ -68,16 +70,17 @@ pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[As
 /// The largest number that a color or a key can be.
 const LARGEST: usize = c_int::MAX as usize;
 
-/// What `members` ask for where their users have asked for `asks`: a rank that will be in no part gets one of its own, which is dropped, as
-/// NCCL writes why a split has failed where it thinks that the communicator is.
+/// What `members` ask NCCL for. A rank that will be in no part gets one of its own, which is
+/// dropped later: NCCL writes the result of a failed split into the communicator, even if there is
+/// none.
 pub(super) fn asked_of_nccl(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Ask>> {
     let asked = members.iter().zip(asks).map(|(inner, ask)| {
-        // Those above are for ranks that will be in no part.
+        // Larger colors are for ranks that will be in no part.
         check(operation, "color", ask.color.unwrap_or(0), LARGEST - inner.size)?;
         check(operation, "key", ask.key, LARGEST)?;
         Ok(match ask.color {
             None if known_bugs::SPLIT_WITHOUT_PART.is_running() => {
-                Ask { color: Some(LARGEST - inner.rank), key: ask.key, heir: None }
+                Ask { color: Some(LARGEST - inner.rank), key: ask.key, config: None }
             }
             _ => ask.clone(),
         })
@@ -89,7 +92,7 @@ fn check(operation: &'static str, what: &'static str, number: usize, most: usize
     if number <= most { Ok(()) } else { Err(Error::argument(operation, what, format!("at most {most}"), number)) }
 }
 
-/// Those of `children` that `asks` asked for; the others are dropped.
+/// Returns the children that `asks` asked for, and drops the others.
 pub(super) fn wanted(mut children: Vec<Option<Arc<Inner>>>, asks: &[Ask]) -> Vec<Option<Arc<Inner>>> {
     let mut unwanted = Vec::new();
     for (child, ask) in children.iter_mut().zip(asks) {
@@ -99,7 +102,8 @@ pub(super) fn wanted(mut children: Vec<Option<Arc<Inner>>>, asks: &[Ask]) -> Vec
     children
 }
 
-/// Waits until all that was enqueued is done, also on what shares the resources: a split allocates on the device, and waits for it.
+/// Waits for the work of `members`, and of communicators that share their resources: a split
+/// allocates on the device, and waits for it.
 pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     for inner in members {
         let mut streams = inner.enter(operation)?.0.streams.all().to_vec();
@@ -107,7 +111,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
             match sharer.enter(operation) {
                 Ok((guard, _)) => streams.extend(guard.streams.all().iter().cloned()),
                 Err(error) if sharer.is_active() => return Err(error),
-                // What it did is done.
+                // Its work is done.
                 Err(_) => {}
             }
         }
@@ -134,7 +138,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
     Ok(())
 }
 
-/// The outer error is one that the other ranks wait behind.
+/// Splits in the sequence of collectives. After the outer error, the other ranks wait for this one.
 fn together(
     operation: &'static str,
     members: &[&Arc<Inner>],
@@ -147,8 +151,8 @@ fn together(
     let mut entries = Vec::with_capacity(members.len());
     for ((inner, (guard, _)), ask) in members.iter().zip(&mut entered).zip(asks) {
         guard.splits += 1;
-        if let Some(family) = &inner.family {
-            family.splits.show(inner.rank, guard.splits, ask.choice());
+        if let Some(in_process) = &inner.in_process {
+            in_process.splits.show(inner.rank, guard.splits, ask.choice());
         } else if let Some(checked) = inner.checked.get() {
             checked.show_split(guard.splits, ask.choice());
         }
@@ -169,20 +173,22 @@ fn together(
     for (((inner, (guard, _)), (ask, helper)), entry) in
         members.iter().zip(&entered).zip(asks.iter().zip(helpers)).zip(entries)
     {
-        // For those that have no family; and the visit may have another number.
+        // For ranks that do not compare. Besides, the visit may have another number.
         point::write_down(inner, guard, operation, &signature, entry);
         let child = ask.color.map(|color| {
             let child = Child::Part(guard.splits, color);
-            let household = inner.household.child(child.clone());
-            let part = household.part().unwrap_or_default();
+            let local_ranks = inner.local_ranks.join_part(child);
+            let part = local_ranks.part().unwrap_or_default();
             let ranks = inner.splits().map(|splits| splits.members(guard.splits, color)).unwrap_or_default();
-            let listener = inner.checked.get().map(|checked| Listener::of_child(operation, checked, &ranks, &part));
-            let family = inner.family.as_ref().map(|family| family.child(child, &ranks, part));
-            Ok::<_, Error>(Place { household, family, listener: listener.transpose()? })
+            let listener = inner.checked.get().map(|checked| PeerListener::of_part(operation, checked, &ranks, &part));
+            if let Some(parent) = &inner.in_process {
+                local_ranks.set_in_process(|| parent.of_part(&ranks, part));
+            }
+            Ok::<_, Error>(Place { local_ranks, listener: listener.transpose()? })
         });
         let child = child.transpose()?;
-        Heir::keep(ask.heir.as_ref(), child.as_ref());
-        let config = ask.heir.as_ref().map(|heir| Arc::clone(&heir.config));
+        ChildConfig::keep(ask.config.as_ref(), child.as_ref());
+        let config = ask.config.as_ref().map(|config| Arc::clone(&config.config));
         parts.push(Part { parent: Arc::clone(inner), helper, wish: ask.wish(), child, config });
     }
     divide(operation, parts)

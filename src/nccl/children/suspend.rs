@@ -1,17 +1,20 @@
-//! Suspending communicators, and resuming them: NCCL gives memory back in between. All ranks come to both.
+//! Suspends communicators, and resumes them: NCCL gives memory back in between. All ranks come to
+//! both.
 //!
-//! A suspend is a point in the sequence of collectives, as an allocation is. Of a resume the ranks agree outside of it: nothing else can be
-//! done then, and where one does not come nothing has happened.
+//! A suspend is a point in the sequence of collectives, as an allocation is. A resume is outside of
+//! it: nothing else can be done then, and if a rank does not come, nothing has happened.
 //!
-//! NCCL waits for the whole device, and for the other ranks, and cannot be stopped: so it does that on a thread of its own, as a split does,
-//! while the caller waits. CUDA waits for no device of which a stream is being captured, so captures are kept away from the devices of all ranks
-//! of this process meanwhile. (No other call of NCCL 2.30.7 waits for devices: the others wait for streams of their own. A resume does neither.)
+//! NCCL waits for the whole device, and for the other ranks, and cannot be stopped. So the call
+//! runs on a thread of its own, as a split does, while the caller waits. CUDA refuses to wait for a
+//! device on which a stream is being captured. So no capture begins on the devices of all ranks of
+//! this process meanwhile. (No other call of NCCL 2.30.7 waits for devices: the others wait for
+//! streams of their own. A resume does neither.)
 
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
-use super::failed::failed;
+use super::failed;
 use super::regroup::{is_told, meet};
 use super::split::settle;
 use crate::cuda::{Device, Quiet, restoring, undisturbing};
@@ -21,18 +24,18 @@ use crate::nccl::agree::regroup::Plan;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::submit;
 use crate::nccl::flight::files::Trouble;
-use crate::nccl::life::divide::wait;
+use crate::nccl::lifecycle::start_child::wait;
 use crate::nccl::memory::{retire, statistics};
+use crate::nccl::rank::helper::Helper;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::state::helper::Helper;
-use crate::nccl::state::inner::Inner;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::{begin_visits, enter_all, enter_all_to_resume};
 use crate::sys;
 use crate::version;
 
-/// Suspends `members`, which one thread drives: what the flags say, because of `reason`.
+/// Suspends `members`, which one thread drives, with these flags, because of `reason`.
 pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c_int, reason: &str) -> Result<()> {
     submit::outside_of_groups(operation)?;
     let _call = Call::begin();
@@ -44,7 +47,7 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
     Quiet::check(operation, &devices)?;
     let helper = helper_of(operation, members)?;
     settle(operation, members)?;
-    // What is captured now is over before the other ranks rely on this one.
+    // Captures that are under way end before the other ranks rely on this one.
     drop(quiet(operation, members, &devices)?);
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut approaching = retire::approach(members, operation)?;
@@ -60,7 +63,8 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
     suspended.map_err(|error| failed(&refs, operation, error))
 }
 
-/// Resumes `members`, which one thread drives. Where that ends in a timeout because others did not come, they are suspended still.
+/// Resumes `members`, which one thread drives. If other ranks do not come in time, they stay
+/// suspended.
 pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     submit::outside_of_groups(operation)?;
     let _call = Call::begin();
@@ -75,7 +79,7 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
         members.iter().try_for_each(|inner| if inner.resume() { Ok(()) } else { Err(inner.dead(operation)) })
     });
     resumed.map_err(|error| match error {
-        // Nothing has begun, or all has been ended.
+        // Nothing has begun, or the communicator has ended.
         Error::Timeout { .. } if !is_told(members) => {
             drop(entered);
             Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
@@ -85,9 +89,9 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
     })
 }
 
-/// Refuses what NCCL refuses, before other ranks wait for this one.
+/// Refuses communicators that NCCL refuses, before other ranks wait for this one.
 fn fits(operation: &'static str, inner: &Inner) -> Result<()> {
-    if inner.household.sharers().is_some() {
+    if inner.shares_resources() {
         let reason = "it shares its resources, and NCCL gives back none of those".to_owned();
         return Err(Error::InvalidUsage { operation, reason });
     }
@@ -97,14 +101,15 @@ fn fits(operation: &'static str, inner: &Inner) -> Result<()> {
 /// The devices of all ranks of this process, which wait for each other inside NCCL.
 fn devices_of(members: &[&Arc<Inner>]) -> Vec<Device> {
     let mut devices: Vec<_> =
-        members.iter().flat_map(|inner| inner.household.members()).map(|inner| inner.device).collect();
+        members.iter().flat_map(|inner| inner.local_ranks.ranks()).map(|inner| inner.device).collect();
     devices.extend(members.iter().map(|inner| inner.device));
     devices.sort_unstable_by_key(|device| device.ordinal());
     devices.dedup();
     devices
 }
 
-/// Waits for the captures of other threads on `devices`, and keeps those away that come later.
+/// Waits for the captures of other threads on `devices`. As long as the result lives, no other
+/// begins.
 fn quiet(operation: &'static str, members: &[&Arc<Inner>], devices: &[Device]) -> Result<Quiet> {
     let timeout = members.iter().map(|inner| inner.timeout()).min().unwrap_or_default();
     let refusal = || members.iter().find_map(|inner| inner.refusal(operation));
@@ -116,14 +121,15 @@ fn helper_of(operation: &'static str, members: &[&Arc<Inner>]) -> Result<Helper>
     Helper::start(operation, first.device)
 }
 
-/// What is asked of NCCL.
+/// The call to make.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
     Suspend(c_int),
     Resume,
 }
 
-/// Wraps `ncclCommSuspend` or `ncclCommResume`, in one group for all `members`, whose locks are held.
+/// Wraps `ncclCommSuspend` or `ncclCommResume`, in one group for all `members`, whose locks are
+/// held.
 ///
 /// # Errors
 /// The members cannot be used any more then.
@@ -143,11 +149,12 @@ struct Asked {
 }
 
 impl Asked {
-    /// Makes the call, and tells the caller, on a thread that may stay here for ever.
+    /// Makes the call, and reports to the caller. The thread may stay here for ever.
     fn run(self, caller: &SyncSender<Result<()>>) {
         let made = self.call();
         if caller.send(made).is_err() {
-            // It waits no longer, has condemned them before it gave back their locks, and leaves the visits to this thread.
+            // It waits no longer. It has aborted them before it gave back their locks, and leaves
+            // the visits to this thread.
             self.members.iter().for_each(|inner| inner.end_visit());
         }
     }
@@ -157,14 +164,15 @@ impl Asked {
             Ask::Suspend(_) => "ncclCommSuspend",
             Ask::Resume => "ncclCommResume",
         };
-        // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
+        // SAFETY: the group is ended below: nothing in between panics or returns.
         check("ncclGroupStart", unsafe { sys::ncclGroupStart() })?;
         let mut result = Ok(());
         for inner in &self.members {
             let raw = inner.handle().raw();
             let code = match self.ask {
-                // SAFETY: the communicator is live during its visit, which ends after this, and locked until then or condemned: nobody
-                // else uses it. Its work is done, or NCCL waits for it, and nothing is launched before it is resumed.
+                // SAFETY: the communicator is live during its visit, which ends after this, and
+                // locked until then or aborted: nobody else uses it. Its work is done, or NCCL
+                // waits for it, and nothing is launched before it is resumed.
                 Ask::Suspend(flags) => unsafe { sys::ncclCommSuspend(raw, flags) },
                 // SAFETY: as above; it is suspended.
                 Ask::Resume => unsafe { sys::ncclCommResume(raw) },

@@ -10,6 +10,7 @@ use super::checked;
 use super::said::{collectives, exchanges, is_collective_of, message_of};
 use crate::error::{Error, Result};
 use crate::nccl::agree::dispute::Difference;
+use crate::nccl::agree::in_process::InProcess;
 use crate::nccl::agree::ledger::Ledger;
 use crate::nccl::agree::order::Clash;
 use crate::nccl::agree::pair::{End, Word};
@@ -17,7 +18,7 @@ use crate::nccl::agree::past::Exchange;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::agree::track::Turn;
 use crate::nccl::calls::call::Call;
-use crate::nccl::state::inner::{Family, Inner};
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::patience::Patience;
 use crate::nccl::wait::pending;
@@ -28,17 +29,17 @@ use crate::nccl::wait::pending;
 /// [`Error::Timeout`] where nothing was agreed on, so that the call may be made again; everything else ends the clique.
 #[inline]
 pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
-    let Some(family) = &call.comm.family else { return elsewhere(call) };
+    let Some(in_process) = &call.comm.in_process else { return elsewhere(call) };
     if let Some((end, peer)) = call.kind.message() {
-        let is_first = message(family, call, end, peer)?;
-        in_order(family, call)?;
+        let is_first = message(in_process, call, end, peer)?;
+        in_order(in_process, call)?;
         return Ok(is_first);
     }
     let signature = call.signature(1);
-    call.agreed.set(collective(family, call.comm, call.operation, &signature)?);
-    in_order(family, call)?;
-    passed(family, call)?;
-    let past = family.ledger.past(call.comm.rank);
+    call.agreed.set(collective(in_process, call.comm, call.operation, &signature)?);
+    in_order(in_process, call)?;
+    passed(in_process, call)?;
+    let past = in_process.ledger.past(call.comm.rank);
     Ok(call.count > 0 && call.comm.size > 1 && !past.knows_class(signature.class(bytes(call))))
 }
 
@@ -51,22 +52,22 @@ fn elsewhere(call: &Call<'_>) -> Result<bool> {
 /// Compares a collective, or a registration, that is in no group; its number in the sequence.
 #[inline]
 pub(crate) fn collective(
-    family: &Family,
+    in_process: &InProcess,
     inner: &Inner,
     operation: &'static str,
     signature: &Signature,
 ) -> Result<u64> {
     let mut patience = Patience::default();
     loop {
-        match family.ledger.collective(inner.rank, signature) {
+        match in_process.ledger.collective(inner.rank, signature) {
             Turn::Passed(entry) => {
                 inner.issued.compares_no_more();
                 return Ok(entry);
             }
             Turn::Wait => patience.wait(operation, &[inner], in_vain(operation), inner, || behind(inner))?,
             Turn::Differs => {
-                let difference = family.ledger.differ(inner.rank, signature);
-                return Err(contradicted(family, inner, operation, &difference));
+                let difference = in_process.ledger.differ(inner.rank, signature);
+                return Err(contradicted(in_process, inner, operation, &difference));
             }
         }
     }
@@ -75,44 +76,44 @@ pub(crate) fn collective(
 /// A call was agreed on. Whether the ranks that it concerns come to it in the same order among those of other communicators, with which
 /// this one shares its resources.
 #[inline]
-fn in_order(family: &Family, call: &Call<'_>) -> Result<()> {
+fn in_order(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
     if call.comm.shared_lock().is_none() {
         return Ok(());
     }
     let peer = call.kind.message().map(|(_, peer)| peer);
-    compare_order(family, call.comm, call.operation, peer, || call.signature(1).describe())
+    compare_order(in_process, call.comm, call.operation, peer, || call.signature(1).describe())
 }
 
 /// The same for a point, to which all ranks come.
 pub(crate) fn point_in_order(
-    family: &Family,
+    in_process: &InProcess,
     inner: &Inner,
     operation: &'static str,
     signature: &Signature,
 ) -> Result<()> {
-    compare_order(family, inner, operation, None, || signature.describe())
+    compare_order(in_process, inner, operation, None, || signature.describe())
 }
 
 /// The same for messages between a rank and a peer.
 pub(super) fn messages_in_order(
-    family: &Family,
+    in_process: &InProcess,
     inner: &Inner,
     operation: &'static str,
     peer: usize,
     what: impl FnOnce() -> String,
 ) -> Result<()> {
-    compare_order(family, inner, operation, Some(peer), what)
+    compare_order(in_process, inner, operation, Some(peer), what)
 }
 
 #[cold]
 fn compare_order(
-    family: &Family,
+    in_process: &InProcess,
     inner: &Inner,
     operation: &'static str,
     peer: Option<usize>,
     what: impl FnOnce() -> String,
 ) -> Result<()> {
-    let Some(sharing) = &family.sharing else { return Ok(()) };
+    let Some(sharing) = &in_process.sharing else { return Ok(()) };
     let rank = inner.rank;
     let step = match peer {
         Some(peer) if peer == rank => Ok(()),
@@ -122,15 +123,15 @@ fn compare_order(
     let Err(Clash { peer, expected, got }) = step else { return Ok(()) };
     let expected = format!("an operation on {expected}, which shares its resources, as rank {peer} has issued");
     let got = format!("{} on {got}", what());
-    Err(family.ledger.decide(rank, peer, expected, got).error(operation))
+    Err(in_process.ledger.decide(rank, peer, expected, got).error(operation))
 }
 
 /// A collective was agreed on.
 #[inline]
-fn passed(family: &Family, call: &Call<'_>) -> Result<()> {
+fn passed(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
     match call.kind.exchange() {
         Some(kind) if call.count > 0 => {
-            exchange(family, call.comm, kind, call.operation, || call.signature(1).describe())
+            exchange(in_process, call.comm, kind, call.operation, || call.signature(1).describe())
         }
         _ => Ok(()),
     }
@@ -140,13 +141,13 @@ fn passed(family: &Family, call: &Call<'_>) -> Result<()> {
 /// ranks the same messages must come before it. Either end of another message sees that this one has come before, or is
 /// seen here.
 pub(super) fn exchange(
-    family: &Family,
+    in_process: &InProcess,
     inner: &Inner,
     kind: Exchange,
     operation: &'static str,
     what: impl Fn() -> String,
 ) -> Result<()> {
-    let (ledger, rank) = (&family.ledger, inner.rank);
+    let (ledger, rank) = (&in_process.ledger, inner.rank);
     let past = ledger.past(rank);
     past.exchange(kind);
     fence(Ordering::SeqCst);
@@ -171,23 +172,23 @@ pub(crate) fn bytes(call: &Call<'_>) -> u64 {
 
 /// Compares a message. Whether it is the first of this rank to this peer, or from it.
 #[inline]
-fn message(family: &Family, call: &Call<'_>, end: End, peer: usize) -> Result<bool> {
+fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: usize) -> Result<bool> {
     let rank = call.comm.rank;
     if peer == rank {
         // Both ends are in this group, which was looked at before.
         return Ok(false);
     }
-    let past = family.ledger.past(rank);
+    let past = in_process.ledger.past(rank);
     let message = message_of(call, past, end, peer);
-    match family.ledger.message((rank, end), peer, message) {
-        Ok(met) if met.first && is_too_late(&family.ledger, (rank, end), peer, message.exchanges, met.number) => {
-            Err(too_late(family, call.comm, peer, Word::new(end, message), call.operation))
+    match in_process.ledger.message((rank, end), peer, message) {
+        Ok(met) if met.first && is_too_late(&in_process.ledger, (rank, end), peer, message.exchanges, met.number) => {
+            Err(too_late(in_process, call.comm, peer, Word::new(end, message), call.operation))
         }
         Ok(met) => {
             call.agreed.set(met.number);
             Ok(call.count > 0 && !past.knows_peer(peer, end))
         }
-        Err(theirs) => Err(settle_message(family, call, peer, theirs, Word::new(end, message))),
+        Err(theirs) => Err(settle_message(in_process, call, peer, theirs, Word::new(end, message))),
     }
 }
 
@@ -200,19 +201,30 @@ pub(super) fn is_too_late(ledger: &Ledger, (rank, end): (usize, End), peer: usiz
 }
 
 #[cold]
-pub(super) fn too_late(family: &Family, inner: &Inner, peer: usize, mine: Word, operation: &'static str) -> Error {
+pub(super) fn too_late(
+    in_process: &InProcess,
+    inner: &Inner,
+    peer: usize,
+    mine: Word,
+    operation: &'static str,
+) -> Error {
     let expected = "all_to_all, gather or scatter before that".to_owned();
-    family.ledger.decide(inner.rank, peer, expected, mine.describe(peer)).error(operation)
+    in_process.ledger.decide(inner.rank, peer, expected, mine.describe(peer)).error(operation)
 }
 
 #[cold]
-fn settle_message(family: &Family, call: &Call<'_>, peer: usize, theirs: Word, mine: Word) -> Error {
-    family.ledger.settle_message(call.comm.rank, peer, theirs, mine).error(call.operation)
+fn settle_message(in_process: &InProcess, call: &Call<'_>, peer: usize, theirs: Word, mine: Word) -> Error {
+    in_process.ledger.settle_message(call.comm.rank, peer, theirs, mine).error(call.operation)
 }
 
 #[cold]
-pub(super) fn contradicted(family: &Family, inner: &Inner, operation: &'static str, difference: &Difference) -> Error {
-    match family.ledger.settle(difference, || inner.refusal(operation)) {
+pub(super) fn contradicted(
+    in_process: &InProcess,
+    inner: &Inner,
+    operation: &'static str,
+    difference: &Difference,
+) -> Error {
+    match in_process.ledger.settle(difference, || inner.refusal(operation)) {
         Ok(verdict) => verdict.error(operation),
         Err(error) => error,
     }
@@ -221,7 +233,7 @@ pub(super) fn contradicted(family: &Family, inner: &Inner, operation: &'static s
 /// The collectives of one communicator in a group.
 struct Sequence<'a> {
     inner: &'a Inner,
-    family: &'a Family,
+    in_process: &'a InProcess,
     /// How many there are.
     count: usize,
     /// Where the next may be among the calls.
@@ -237,11 +249,11 @@ impl Sequence<'_> {
         {
             if is_collective_of(call, self.inner) {
                 let signature = call.signature(self.count);
-                match self.family.ledger.collective(self.inner.rank, &signature) {
+                match self.in_process.ledger.collective(self.inner.rank, &signature) {
                     Turn::Passed(entry) => call.agreed.set(entry),
                     Turn::Wait => return true,
                     Turn::Differs => {
-                        self.differs = Some(self.family.ledger.differ(self.inner.rank, &signature));
+                        self.differs = Some(self.in_process.ledger.differ(self.inner.rank, &signature));
                         return false;
                     }
                 }
@@ -264,10 +276,10 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
     let mut sequences: SmallVec<[Sequence<'_>; 4]> = SmallVec::new();
     let mut is_checked = false;
     for &inner in members {
-        match &inner.family {
-            Some(family) => {
+        match &inner.in_process {
+            Some(in_process) => {
                 let count = collectives(calls, inner).count();
-                sequences.push(Sequence { inner, family, count, at: 0, differs: None });
+                sequences.push(Sequence { inner, in_process, count, at: 0, differs: None });
             }
             None => is_checked |= inner.checked.get().is_some(),
         }
@@ -291,25 +303,25 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
             patience.wait(operation, members, in_vain(operation), slow, || behind(slow))?;
         }
     }
-    for Sequence { inner, family, at, differs, .. } in &sequences {
+    for Sequence { inner, in_process, at, differs, .. } in &sequences {
         if let Some(difference) = differs {
-            return Err(contradicted(family, inner, calls[*at].operation, difference));
+            return Err(contradicted(in_process, inner, calls[*at].operation, difference));
         }
     }
     let mut first = false;
-    for Sequence { inner, family, count, .. } in &sequences {
-        let past = family.ledger.past(inner.rank);
+    for Sequence { inner, in_process, count, .. } in &sequences {
+        let past = in_process.ledger.past(inner.rank);
         let all = collectives(calls, inner).map(bytes).sum();
         first |= inner.size > 1
             && collectives(calls, inner).any(|call| call.count > 0 && !past.knows_class(class(call, *count, all)));
     }
-    let with_family = || calls.iter().filter_map(|call| Some((call, call.comm.family.as_ref()?)));
-    for (call, family) in with_family().filter(|(call, _)| call.kind.message().is_none()) {
-        passed(family, call)?;
+    let in_clique = || calls.iter().filter_map(|call| Some((call, call.comm.in_process.as_ref()?)));
+    for (call, in_process) in in_clique().filter(|(call, _)| call.kind.message().is_none()) {
+        passed(in_process, call)?;
     }
-    for (call, family) in with_family() {
+    for (call, in_process) in in_clique() {
         if let Some((end, peer)) = call.kind.message() {
-            first |= message(family, call, end, peer)?;
+            first |= message(in_process, call, end, peer)?;
         }
     }
     if let Some(told) = told {
@@ -325,10 +337,10 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
 #[cold]
 fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
     let mut members: SmallVec<[&Inner; 4]> = members.into();
-    members.sort_unstable_by(|one, other| one.household.lineage.cmp(&other.household.lineage));
+    members.sort_unstable_by(|one, other| one.local_ranks.lineage.cmp(&other.local_ranks.lineage));
     for inner in members {
-        let Some(family) = &inner.family else { continue };
-        calls.iter().filter(|call| call.comm.id == inner.id).try_for_each(|call| in_order(family, call))?;
+        let Some(in_process) = &inner.in_process else { continue };
+        calls.iter().filter(|call| call.comm.id == inner.id).try_for_each(|call| in_order(in_process, call))?;
     }
     Ok(())
 }
@@ -343,8 +355,8 @@ pub(crate) fn class(call: &Call<'_>, count: usize, all: u64) -> u64 {
 #[inline]
 fn expect(calls: &[Call<'_>]) {
     for call in calls {
-        if let (Some(family), Some((end, peer))) = (&call.comm.family, call.kind.message()) {
-            family.ledger.expect_message((call.comm.rank, end), peer);
+        if let (Some(in_process), Some((end, peer))) = (&call.comm.in_process, call.kind.message()) {
+            in_process.ledger.expect_message((call.comm.rank, end), peer);
         }
     }
 }
@@ -356,8 +368,8 @@ pub(super) fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Erro
 
 /// Who keeps this rank from its next collective.
 pub(super) fn behind(inner: &Inner) -> String {
-    let Some(family) = &inner.family else { return String::new() };
-    let behind = family.ledger.collectives().behind(inner.rank).map(|rank| family.ledger.whereabouts(rank));
+    let Some(in_process) = &inner.in_process else { return String::new() };
+    let behind = in_process.ledger.collectives().behind(inner.rank).map(|rank| in_process.ledger.whereabouts(rank));
     format!("rank {} is hundreds of collectives ahead; {}", inner.rank, pending::list(behind, "; "))
 }
 

@@ -13,8 +13,8 @@
 use super::agreement::in_vain;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
-use crate::nccl::state::guarded::Guarded;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::guarded::Guarded;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::wait::call::Call;
 
 /// How much of a communicator is captured, as it was made.
@@ -26,7 +26,7 @@ enum Usage {
 }
 
 fn usage(inner: &Inner) -> Usage {
-    match inner.household.config().uses_graphs() {
+    match inner.local_ranks.config().uses_graphs() {
         0 => Usage::None,
         1 => Usage::One,
         _ => Usage::Mixed,
@@ -47,7 +47,7 @@ pub(super) fn check(inner: &Inner, operation: &'static str, captures: Option<boo
         Usage::None => {
             "graph_usage is None, or NCCL_GRAPH_MIXING_SUPPORT is 0: nothing of this communicator is captured"
         }
-        Usage::One if captures.is_some() && inner.household.sharers().is_some() => SHARED,
+        Usage::One if captures.is_some() && inner.shares_resources() => SHARED,
         Usage::One if inner.graphs.exist() => {
             "graph_usage is One: as long as there is a graph, all operations of this communicator are in that, and no other is captured"
         }
@@ -84,7 +84,7 @@ pub(crate) fn settle(inner: &Inner, operation: &'static str, captures: Option<bo
 /// and on whatever streams. The ranks have not agreed on it yet.
 #[cold]
 pub(super) fn order_launch(inner: &Inner, guard: &Guarded, operation: &'static str, stream: &Stream) -> Result<()> {
-    if inner.household.sharers().is_some() {
+    if inner.shares_resources() {
         return Err(Error::InvalidUsage { operation, reason: SHARED.to_owned() });
     }
     guard.streams.all().iter().filter(|other| *other != stream).try_for_each(|other| stream.follow_all_of(other))

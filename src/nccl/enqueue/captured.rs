@@ -11,18 +11,19 @@ use super::alone;
 use crate::clock;
 use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
+use crate::nccl::agree::in_process::InProcess;
 use crate::nccl::agree::numbers::Numbers;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::past::Exchange;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::call::Call;
-use crate::nccl::life::graph_memory::Registered;
-use crate::nccl::state::gate::LockedAll;
-use crate::nccl::state::guarded::Guarded;
-use crate::nccl::state::held::Held;
-use crate::nccl::state::inner::{Family, Inner};
-use crate::nccl::state::traced::Traced;
+use crate::nccl::lifecycle::reclaim::Registered;
+use crate::nccl::rank::gate::LockedAll;
+use crate::nccl::rank::guarded::Guarded;
+use crate::nccl::rank::held::Held;
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::traced::Traced;
 
 /// The method that launches.
 pub(super) const OPERATION: &str = "Graph::launch";
@@ -57,8 +58,8 @@ impl Part {
         self.held.launched(number);
     }
 
-    pub(super) fn signature(&self) -> Option<(&Family, Signature)> {
-        Some((self.inner.family.as_deref()?, self.launch()?))
+    pub(super) fn signature(&self) -> Option<(&InProcess, Signature)> {
+        Some((self.inner.in_process.as_deref()?, self.launch()?))
     }
 
     /// What ranks compare of a launch; `None` where they compare its messages alone.

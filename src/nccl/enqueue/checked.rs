@@ -15,7 +15,7 @@ use crate::nccl::agree::past;
 use crate::nccl::agree::round::Round;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::call::Call;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::wait::patience::Patience;
 
 /// How long a rank waits for others before it looks whether its communicator has ended.
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A communicator that has come to a round.
 pub(super) type Told<'a> = (&'a Inner, &'a Checked, Round);
 
-/// Compares a call that is in no group, of a communicator that has no family.
+/// Compares a call that is in no group, of a communicator that has no in_process.
 ///
 /// # Errors
 /// What ends the communicator.

@@ -10,18 +10,19 @@ use super::agreement::{bytes, class};
 use super::said::collectives;
 use crate::cuda::Stream;
 use crate::error::Result;
+use crate::nccl::agree::in_process::InProcess;
 use crate::nccl::agree::meeting::{Need, Peers, Step, quiet};
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::past::Exchange;
 use crate::nccl::calls::call::Call;
-use crate::nccl::state::inner::{Family, Inner};
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::wait::patience::Patience;
 use crate::nccl::wait::{departure, pending};
 
 /// What one communicator connects.
 struct First<'a> {
     inner: &'a Inner,
-    family: &'a Family,
+    in_process: &'a InProcess,
     /// Where calls for connections alone are made.
     stream: Option<&'a Stream>,
     need: Need,
@@ -38,8 +39,8 @@ const PRESS: Duration = Duration::from_millis(100);
 impl<'a> First<'a> {
     /// Of calls that were agreed on. `None` where they connect nothing.
     fn of(calls: &[Call<'a>], inner: &'a Inner) -> Option<Self> {
-        let family = inner.family.as_ref().filter(|_| inner.size > 1)?;
-        let past = family.ledger.past(inner.rank);
+        let in_process = inner.in_process.as_ref().filter(|_| inner.size > 1)?;
+        let past = in_process.ledger.past(inner.rank);
         let (mut need, mut classes, mut exchanges) = (Need::default(), SmallVec::new(), Peers::default());
         let count = collectives(calls, inner).count();
         let all = collectives(calls, inner).map(bytes).sum();
@@ -52,24 +53,24 @@ impl<'a> First<'a> {
                 None => {
                     let class = class(call, count, all);
                     if !past.knows_class(class) {
-                        need.collective = Some(family.ledger.collectives().passed(inner.rank) - 1);
+                        need.collective = Some(in_process.ledger.collectives().passed(inner.rank) - 1);
                         classes.push(class);
                         call.kind.exchange().into_iter().for_each(|kind| add(kind, inner, &mut exchanges));
                     }
                 }
             }
         }
-        (!need.is_empty()).then_some(Self { inner, family, stream, need, classes, exchanges })
+        (!need.is_empty()).then_some(Self { inner, in_process, stream, need, classes, exchanges })
     }
 
     fn step(&self) -> Step {
-        self.family.ledger.meeting().step(self.inner.rank)
+        self.in_process.ledger.meeting().step(self.inner.rank)
     }
 
     /// All are there. What was promised is kept by the caller.
     fn go(&self, besides: &Peers) {
-        self.family.ledger.meeting().leave(self.inner.rank);
-        let past = self.family.ledger.past(self.inner.rank);
+        self.in_process.ledger.meeting().leave(self.inner.rank);
+        let past = self.in_process.ledger.past(self.inner.rank);
         self.classes.iter().for_each(|&class| past.connect_class(class));
         let peers = self.need.peers.iter().chain(self.exchanges.iter()).chain(besides.iter());
         peers.for_each(|(peer, end)| past.connect_peer(peer, end));
@@ -77,8 +78,8 @@ impl<'a> First<'a> {
 
     /// Who has not come.
     fn absent(&self) -> String {
-        let missing = self.family.ledger.meeting().missing(self.inner.rank);
-        let presence = self.family.ledger.presence();
+        let missing = self.in_process.ledger.meeting().missing(self.inner.rank);
+        let presence = self.in_process.ledger.presence();
         let advice = match missing.iter().all(|&rank| presence.is_driven_elsewhere(rank)) {
             true => "",
             false => ": one thread that drives several has to put their calls into one group",
@@ -88,11 +89,12 @@ impl<'a> First<'a> {
     }
 }
 
-/// Promises all these ranks of a clique that they may enter NCCL, each by `promise`, or none.
-pub(crate) fn promise(family: &Family, ranks: &[usize], promise: impl Fn(&Inner) -> bool) -> bool {
-    let refused = ranks.iter().position(|&rank| !family.member(rank).is_some_and(|inner| promise(&inner)));
+/// Promises all these ranks of the clique of `inner` that they may enter NCCL, each by `promise`, or none.
+pub(crate) fn promise(inner: &Inner, ranks: &[usize], promise: impl Fn(&Inner) -> bool) -> bool {
+    let rank = |&rank: &usize| inner.local_ranks.rank(rank);
+    let refused = ranks.iter().position(|one| !rank(one).is_some_and(|inner| promise(&inner)));
     if let Some(refused) = refused {
-        ranks[..refused].iter().filter_map(|&rank| family.member(rank)).for_each(|inner| inner.redeem());
+        ranks[..refused].iter().filter_map(rank).for_each(|inner| inner.redeem());
     }
     refused.is_none()
 }
@@ -153,12 +155,13 @@ pub(crate) fn meet<'a>(
     connect: Connect<'_, 'a>,
 ) -> Result<(Besides, Promised<'a>)> {
     let mut firsts: Firsts<'_> = inners.iter().filter_map(|inner| First::of(calls, inner)).collect();
-    let all: SmallVec<[(*const Family, usize); 4]> =
-        firsts.iter().map(|first| (ptr::from_ref(first.family), first.inner.rank)).collect();
+    let all: SmallVec<[(*const InProcess, usize); 4]> =
+        firsts.iter().map(|first| (ptr::from_ref(first.in_process), first.inner.rank)).collect();
     for first in &mut firsts {
-        let (family, own) = (ptr::from_ref(first.family), first.inner.rank);
+        let (in_process, own) = (ptr::from_ref(first.in_process), first.inner.rank);
         first.need.ahead = in_parts;
-        first.need.together = all.iter().filter(|(of, rank)| *of == family && *rank != own).map(|one| one.1).collect();
+        first.need.together =
+            all.iter().filter(|(of, rank)| *of == in_process && *rank != own).map(|one| one.1).collect();
     }
     wait(firsts, inners, operation, connect)
 }
@@ -170,10 +173,10 @@ pub(crate) fn meet<'a>(
 pub(crate) fn meet_at<'a>(entry: u64, members: &[&'a Inner], operation: &'static str) -> Result<Promised<'a>> {
     let mut firsts = Firsts::new();
     for &inner in members {
-        if let Some(family) = inner.family.as_ref().filter(|_| inner.size > 1) {
+        if let Some(in_process) = inner.in_process.as_ref().filter(|_| inner.size > 1) {
             let need = Need { collective: Some(entry), ..Need::default() };
             let (classes, exchanges) = (SmallVec::new(), Peers::default());
-            firsts.push(First { inner, family, stream: None, need, classes, exchanges });
+            firsts.push(First { inner, in_process, stream: None, need, classes, exchanges });
         }
     }
     // No rank brings messages to a point.
@@ -186,9 +189,9 @@ fn wait<'a>(
     operation: &'static str,
     connect: Connect<'_, 'a>,
 ) -> Result<(Besides, Promised<'a>)> {
-    for First { inner, family, need, .. } in &firsts {
-        family.ledger.presence().drive(inner.rank);
-        family.ledger.meeting().come(inner.rank, need.clone(), &|ranks| promise(family, ranks, Inner::promise));
+    for First { inner, in_process, need, .. } in &firsts {
+        in_process.ledger.presence().drive(inner.rank);
+        in_process.ledger.meeting().come(inner.rank, need.clone(), &|ranks| promise(inner, ranks, Inner::promise));
     }
     let (mut all, mut promised) = (Besides::new(), Promised::default());
     let mut patience = Patience::default();
@@ -221,8 +224,8 @@ fn wait<'a>(
             let Some(first) = firsts.first() else { return Ok((all, promised)) };
             if pressed.elapsed() > PRESS {
                 pressed = Instant::now();
-                for First { inner, family, .. } in &firsts {
-                    family.ledger.meeting().press(inner.rank, &|ranks| promise(family, ranks, Inner::promise));
+                for First { inner, in_process, .. } in &firsts {
+                    in_process.ledger.meeting().press(inner.rank, &|ranks| promise(inner, ranks, Inner::promise));
                 }
             }
             let in_vain = |inner: &Inner| departure::at_meeting(inner, operation);
@@ -241,8 +244,8 @@ fn wait<'a>(
 
 /// These wait no longer.
 fn leave(firsts: &[First<'_>]) {
-    for First { inner, family, .. } in firsts {
-        (0..family.ledger.meeting().leave(inner.rank)).for_each(|_| inner.redeem());
+    for First { inner, in_process, .. } in firsts {
+        (0..in_process.ledger.meeting().leave(inner.rank)).for_each(|_| inner.redeem());
     }
 }
 
@@ -253,8 +256,8 @@ fn take_part<'a>(firsts: &[First<'a>], steps: &[Step], event: u64) -> SmallVec<[
         if let (Step::Connect(number, peers), Some(stream)) = (step, first.stream)
             && *number == event
         {
-            first.family.ledger.meeting().take(first.inner.rank);
-            let past = first.family.ledger.past(first.inner.rank);
+            first.in_process.ledger.meeting().take(first.inner.rank);
+            let past = first.in_process.ledger.past(first.inner.rank);
             peers.iter().for_each(|(peer, end)| past.connect_peer(peer, end));
             parts.push((first.inner, stream, peers.clone()));
         }

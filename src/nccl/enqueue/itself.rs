@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::nccl::agree::pair::End;
 use crate::nccl::calls::call::Call;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 /// Refuses a message to the rank itself that is in no group.
 #[inline]

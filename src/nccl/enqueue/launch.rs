@@ -17,10 +17,10 @@ use crate::nccl::agree::meeting::Peers;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::calls::call::Call;
+use crate::nccl::rank::guarded::Guarded;
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::check;
-use crate::nccl::state::guarded::Guarded;
-use crate::nccl::state::inner::Inner;
-use crate::nccl::state::traced::Traced;
 use crate::nccl::wait::entry;
 use crate::sys;
 
@@ -52,8 +52,8 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     // they have compared, and who made a communicator across processes has promised it. Its other work comes before this: NCCL sees to that,
     // or no graph has any that is under way, as was seen under the lock.
     let result = call.comm.inside_since(call.operation, now, || unsafe { call.make(handle) })?;
-    if let Some(family) = &call.comm.family {
-        family.ledger.look_ahead(call.comm.rank);
+    if let Some(in_process) = &call.comm.in_process {
+        in_process.ledger.look_ahead(call.comm.rank);
     }
     call.stream.count(LAUNCH);
     note(call);
@@ -211,7 +211,7 @@ pub(crate) fn group(
 /// after the other, and would wait for ranks that are at another one.
 #[inline]
 pub(super) fn in_one_order<T>(what: &mut [T], members: &[Member<'_, '_>], id: impl Fn(&T) -> u64) {
-    let lineage = |one: &T| &members[place(id(one), members)].inner.household.lineage;
+    let lineage = |one: &T| &members[place(id(one), members)].inner.local_ranks.lineage;
     if members.len() > 1 && !what.is_sorted_by(|one, other| lineage(one) <= lineage(other)) {
         what.sort_by(|one, other| lineage(one).cmp(lineage(other)));
     }

@@ -6,7 +6,7 @@
 use super::submit::inners_of;
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 /// Refuses other collectives beside a reduction where two runs are to be equal bit by bit. Those that NCCL makes messages of take nothing from it.
 pub(crate) fn check_group(calls: &[Call<'_>]) -> Result<()> {
@@ -14,7 +14,7 @@ pub(crate) fn check_group(calls: &[Call<'_>]) -> Result<()> {
         return Ok(());
     }
     let inners = inners_of(calls);
-    inners.iter().filter(|inner| inner.household.is_deterministic()).try_for_each(|inner| check(calls, inner))
+    inners.iter().filter(|inner| inner.local_ranks.is_deterministic()).try_for_each(|inner| check(calls, inner))
 }
 
 #[cold]

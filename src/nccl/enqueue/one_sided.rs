@@ -14,8 +14,8 @@ use crate::nccl::agree::recent::{NOWHERE, Record};
 use crate::nccl::agree::signature;
 use crate::nccl::agree::types::Type;
 use crate::nccl::calls::site::Site;
+use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::{check, data_type};
-use crate::nccl::state::traced::Traced;
 use crate::sys;
 
 /// The first signal of the first context: NCCL has no other as yet.

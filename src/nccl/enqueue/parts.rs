@@ -12,7 +12,7 @@
 use super::weight::{MOST, Weight};
 use crate::nccl::agree::pair::End;
 use crate::nccl::calls::call::Call;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 /// Whether some of these, which are in the order of their locks, share their resources.
 #[inline]
@@ -33,10 +33,10 @@ impl Parts {
         let mut of = vec![0; calls.len()];
         let shared = is_shared(inners);
         let mut inners = inners.to_vec();
-        inners.sort_unstable_by(|one, other| one.household.lineage.cmp(&other.household.lineage));
-        let (mut base, mut end, mut household) = (0, 0, None);
+        inners.sort_unstable_by(|one, other| one.local_ranks.lineage.cmp(&other.local_ranks.lineage));
+        let (mut base, mut end, mut lineage) = (0, 0, None);
         for inner in inners {
-            if shared && household.replace(&inner.household.lineage) != Some(&inner.household.lineage) {
+            if shared && lineage.replace(&inner.local_ranks.lineage) != Some(&inner.local_ranks.lineage) {
                 base = end;
             }
             let own = || calls.iter().enumerate().filter(|(_, call)| call.comm.id == inner.id && call.count > 0);

@@ -6,9 +6,9 @@ use crate::clock;
 use crate::error::Result;
 use crate::nccl::agree::recent::{NOWHERE, Record};
 use crate::nccl::agree::signature::Signature;
-use crate::nccl::state::guarded::Guarded;
-use crate::nccl::state::inner::Inner;
-use crate::nccl::state::traced::Traced;
+use crate::nccl::rank::guarded::Guarded;
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::traced::Traced;
 
 /// `inner`, whose lock is held, comes to a point; its number in the sequence of collectives, where ranks compare.
 ///
@@ -25,10 +25,10 @@ pub(crate) fn come(
         let (head, count) = (signature.head(), signature.count());
         Traced { operation, head, count, stream: 0, captured: false }
     });
-    let entry = match (&inner.family, inner.checked.get()) {
-        (Some(family), _) => {
-            let entry = agreement::collective(family, inner, operation, signature)?;
-            agreement::point_in_order(family, inner, operation, signature)?;
+    let entry = match (&inner.in_process, inner.checked.get()) {
+        (Some(in_process), _) => {
+            let entry = agreement::collective(in_process, inner, operation, signature)?;
+            agreement::point_in_order(in_process, inner, operation, signature)?;
             entry
         }
         (None, Some(checked)) => checked::together(inner, checked, operation, signature)?,

@@ -6,7 +6,7 @@ use crate::cuda::Origins;
 use crate::cuda::carry;
 use crate::nccl::agree::pair::End;
 use crate::nccl::calls::call::Call;
-use crate::nccl::state::works::Works;
+use crate::nccl::rank::works::Works;
 
 /// Mostly of none: calls that read nothing of other works take no place.
 pub(crate) struct Reads {

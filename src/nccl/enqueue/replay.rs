@@ -15,16 +15,17 @@ use super::submit::{failed, outside_of_groups};
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
+use crate::nccl::agree::in_process::InProcess;
 use crate::nccl::agree::not_agreed::NotAgreed;
 use crate::nccl::agree::numbers::Numbers;
 use crate::nccl::agree::pair::{End, Word};
 use crate::nccl::agree::recent::NOWHERE;
 use crate::nccl::agree::track::Turn;
 use crate::nccl::flight::files::Trouble;
-use crate::nccl::state::gate::LockedAll;
-use crate::nccl::state::graphs::drop_after;
-use crate::nccl::state::guarded::Guarded;
-use crate::nccl::state::inner::{Family, Inner};
+use crate::nccl::rank::gate::LockedAll;
+use crate::nccl::rank::graphs::drop_after;
+use crate::nccl::rank::guarded::Guarded;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::wait::entry;
 use crate::nccl::wait::patience::Patience;
 
@@ -126,15 +127,15 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
         let before = open.len();
         open.retain(|at| {
             let part = &parts[*at];
-            let Some((family, signature)) = part.signature() else { return false };
-            match family.ledger.collective(part.inner.rank, &signature) {
+            let Some((in_process, signature)) = part.signature() else { return false };
+            match in_process.ledger.collective(part.inner.rank, &signature) {
                 Turn::Passed(entry) => {
                     part.inner.issued.compares_no_more();
                     agreed[*at] = entry;
                 }
                 Turn::Wait => return true,
                 Turn::Differs => {
-                    differs = Some((part, family, family.ledger.differ(part.inner.rank, &signature)));
+                    differs = Some((part, in_process, in_process.ledger.differ(part.inner.rank, &signature)));
                 }
             }
             false
@@ -154,25 +155,25 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
             })?;
         }
     }
-    if let Some((part, family, difference)) = differs {
-        return Err(agreement::contradicted(family, &part.inner, OPERATION, &difference).into());
+    if let Some((part, in_process, difference)) = differs {
+        return Err(agreement::contradicted(in_process, &part.inner, OPERATION, &difference).into());
     }
     for ((part, told), agreed) in parts.iter().zip(told).zip(&mut agreed) {
         if let Some(told) = told {
             *agreed = checked::wait(&members, told, OPERATION)?;
         }
-        let Some(family) = &part.inner.family else {
+        let Some(in_process) = &part.inner.in_process else {
             part.pairs.iter().try_for_each(|pair| checked::launched(&part.inner, OPERATION, pair))?;
             continue;
         };
         if let Some((_, signature)) = part.signature() {
-            agreement::point_in_order(family, &part.inner, OPERATION, &signature)?;
+            agreement::point_in_order(in_process, &part.inner, OPERATION, &signature)?;
             for kind in &part.exchanges {
                 let what = || format!("{}, all_to_all, gather or scatter among them,", signature.describe());
-                agreement::exchange(family, &part.inner, *kind, OPERATION, what)?;
+                agreement::exchange(in_process, &part.inner, *kind, OPERATION, what)?;
             }
         }
-        part.pairs.iter().try_for_each(|pair| message(family, &part.inner, pair))?;
+        part.pairs.iter().try_for_each(|pair| message(in_process, &part.inner, pair))?;
     }
     Ok(agreed)
 }
@@ -183,19 +184,23 @@ fn tell(part: &Part) -> Result<Option<checked::Told<'_>>> {
 }
 
 /// Compares that a graph is launched that has these messages between a rank and a peer.
-fn message(family: &Family, inner: &Inner, (peer, end, numbers): &(usize, End, Numbers)) -> Result<()> {
+fn message(in_process: &InProcess, inner: &Inner, (peer, end, numbers): &(usize, End, Numbers)) -> Result<()> {
     let (rank, peer, end) = (inner.rank, *peer, *end);
     if peer == rank {
         return Ok(());
     }
-    agreement::messages_in_order(family, inner, OPERATION, peer, || "a graph with messages".to_owned())?;
-    let message = launched(family.ledger.past(rank), (rank, end), peer, numbers);
+    agreement::messages_in_order(in_process, inner, OPERATION, peer, || "a graph with messages".to_owned())?;
+    let message = launched(in_process.ledger.past(rank), (rank, end), peer, numbers);
     let exchanges = message.exchanges;
-    match family.ledger.message((rank, end), peer, message) {
-        Ok(met) if met.first && agreement::is_too_late(&family.ledger, (rank, end), peer, exchanges, met.number) => {
-            Err(agreement::too_late(family, inner, peer, Word::new(end, message), OPERATION))
+    match in_process.ledger.message((rank, end), peer, message) {
+        Ok(met)
+            if met.first && agreement::is_too_late(&in_process.ledger, (rank, end), peer, exchanges, met.number) =>
+        {
+            Err(agreement::too_late(in_process, inner, peer, Word::new(end, message), OPERATION))
         }
         Ok(_) => Ok(()),
-        Err(theirs) => Err(family.ledger.settle_message(rank, peer, theirs, Word::new(end, message)).error(OPERATION)),
+        Err(theirs) => {
+            Err(in_process.ledger.settle_message(rank, peer, theirs, Word::new(end, message)).error(OPERATION))
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::nccl::agree::numbers::Numbers;
 use crate::nccl::agree::pair::{End, Manner, Message, Word};
 use crate::nccl::agree::past::Past;
 use crate::nccl::calls::call::Call;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 #[inline]
 pub(super) fn is_collective_of(call: &Call<'_>, inner: &Inner) -> bool {

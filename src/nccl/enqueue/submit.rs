@@ -21,12 +21,12 @@ use crate::nccl::agree::signature::MAX_GROUP;
 use crate::nccl::agree::told::End;
 use crate::nccl::calls::call::Call;
 use crate::nccl::flight::files::Trouble;
-use crate::nccl::life::abort::{GRACE, abort};
-use crate::nccl::life::failure;
+use crate::nccl::lifecycle::abort::{GRACE, abort};
+use crate::nccl::lifecycle::root_cause;
+use crate::nccl::rank::gate::LockedAll;
+use crate::nccl::rank::guarded::Guarded;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check;
-use crate::nccl::state::gate::LockedAll;
-use crate::nccl::state::guarded::Guarded;
-use crate::nccl::state::inner::Inner;
 use crate::sys;
 
 thread_local! {
@@ -232,7 +232,7 @@ pub(super) fn connect_ahead<'a>(calls: &[Call<'a>], members: &mut [Member<'_, 'a
     let mut first: SmallVec<[_; 1]> = besides.iter().filter_map(of).collect();
     // NCCL connects each communicator of a group on a thread of its own: not those that share their resources, which go one after the
     // other, in the order of all ranks.
-    let turn = |(inner, ..): &(&'a Inner, _, _)| inner.household.sharers().map(|_| &inner.household.lineage);
+    let turn = |(inner, ..): &(&'a Inner, _, _)| inner.shares_resources().then(|| &inner.local_ranks.lineage);
     first.sort_by_key(turn);
     for together in first.chunk_by(|one, other| turn(one) == turn(other)) {
         // Before anything waits for room: the other ranks are in this call already.
@@ -277,11 +277,11 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
         };
     }
     let error = check::lost(&error, members.iter().map(|inner| inner.device)).unwrap_or(error);
-    failure::begin(&error);
+    root_cause::begin(&error);
     // At once: this process may end before anybody else tells the others.
     let checked = members.iter().filter_map(|inner| Some((inner.rank, inner.checked.get()?)));
     checked.for_each(|(rank, checked)| drop(checked.end(End::of(rank, &error))));
-    let everybody: Vec<_> = members.iter().flat_map(|inner| inner.relatives()).collect();
+    let everybody: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
     let _ = abort(&everybody, &error, &Deadline::after(GRACE));
     error
 }

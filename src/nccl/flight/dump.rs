@@ -12,10 +12,10 @@ use crate::error::Result;
 use crate::exchange::digest;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::agree::signature;
-use crate::nccl::state::compared::Wait;
-use crate::nccl::state::held::Graph;
-use crate::nccl::state::household::Lineage;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::local_ranks::lineage::Lineage;
+use crate::nccl::rank::held::Graph;
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::issued::Wait;
 use crate::nccl::wait::pending;
 use crate::version;
 
@@ -58,11 +58,11 @@ impl Dump {
         let (records, inside) = (records(inner), inner.visitor());
         let waits = open(inner, &seen, &records);
         Self {
-            key: key(&inner.household.lineage),
+            key: key(&inner.local_ranks.lineage),
             rank: inner.rank,
             size: inner.size,
             device: inner.device.to_string(),
-            part: inner.household.part(),
+            part: inner.local_ranks.part(),
             state: format!("{:?}", inner.state()).to_lowercase(),
             cause: inner.cause().map(|cause| (cause.variant(), cause.to_string())),
             occasion,

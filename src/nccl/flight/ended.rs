@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::dump::Dump;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 /// So many are kept.
 const KEPT: usize = 64;
@@ -25,13 +25,13 @@ fn keep(inner: &Inner, dump: Dump) {
     last.push_back((inner.id, dump));
 }
 
-/// `inner` is about to be aborted, which wakes those who are inside NCCL: where that was is not seen afterwards.
-pub(crate) fn condemned(inner: &Inner, cause: &impl Display) {
+/// Records what `inner` had issued, which is about to be aborted. The abort wakes threads inside NCCL: afterwards it is not known where they were.
+pub(crate) fn record_abort(inner: &Inner, cause: &impl Display) {
     keep(inner, Dump::of(inner, cause.to_string()));
 }
 
-/// NCCL has let go of `inner`.
-pub(crate) fn over(inner: &Inner) {
+/// Records what `inner` had issued, which NCCL has freed.
+pub(crate) fn record_end(inner: &Inner) {
     if let Some((_, dump)) = last().iter_mut().find(|(id, _)| *id == inner.id) {
         return dump.end();
     }

@@ -3,9 +3,9 @@
 use super::entry::{Entry, Stage};
 use crate::nccl::agree::recent::{KEPT, Record};
 use crate::nccl::agree::signature;
-use crate::nccl::state::inner::Inner;
-use crate::nccl::state::points::Point;
-use crate::nccl::state::standing::State;
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::issued::Point;
+use crate::nccl::rank::state::State;
 
 /// What somebody has seen to be done.
 pub(super) enum Seen {

@@ -5,7 +5,7 @@ use crate::nccl::agree::head;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::recent::Record;
 use crate::nccl::agree::signature;
-use crate::nccl::state::points::Point;
+use crate::nccl::rank::issued::Point;
 
 /// How far an operation is, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

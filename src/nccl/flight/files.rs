@@ -11,8 +11,8 @@ use super::dump::{self, Dump};
 use super::{ended, ras};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
-use crate::nccl::state::household::Lineage;
-use crate::nccl::state::inner::{HOUSEHOLDS, Inner};
+use crate::nccl::local_ranks::lineage::Lineage;
+use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 
 /// Where dumps are written when something goes wrong; nowhere, if it is not set.
 const VARIABLE: &str = "GPUCOMM_DUMP";
@@ -54,7 +54,7 @@ pub(crate) fn write(dump: &Dump, directory: &Path) -> Result<PathBuf> {
 /// What all ranks of the process have issued, and had issued that have ended.
 pub(crate) fn all(occasion: &str) -> Vec<Dump> {
     // In this order: who ends meanwhile is there twice, and not missing.
-    let open = HOUSEHOLDS.members().into_iter().filter(|inner| !inner.has_ended() && ended::of(inner).is_none());
+    let open = LOCAL_RANKS.ranks().into_iter().filter(|inner| !inner.has_ended() && ended::of(inner).is_none());
     let mut all: Vec<_> = open.map(|inner| Dump::of(&inner, occasion.to_owned())).collect();
     all.extend(ended::all());
     all
@@ -145,7 +145,7 @@ impl Trouble {
 
     /// That of all ranks of the process, by what has happened first, but for those that have a reason of their own.
     fn beside(first: impl std::fmt::Display, occasions: &mut [(u64, String)]) -> Vec<Dump> {
-        let open = HOUSEHOLDS.members().into_iter().filter(|inner| !inner.has_ended());
+        let open = LOCAL_RANKS.ranks().into_iter().filter(|inner| !inner.has_ended());
         let dump = |inner: Arc<Inner>| {
             // What is about to end says why.
             if let Some(dump) = ended::of(&inner) {

@@ -24,7 +24,7 @@ use crate::element::ElementKind;
 use crate::known_bugs::{MISALIGNED_WINDOWS, MISALIGNED_WITH_ONE_WINDOW, WINDOW_AVERAGES};
 use crate::nccl::calls::call::Call;
 use crate::nccl::calls::kind::Kind;
-use crate::nccl::state::factors::Factor;
+use crate::nccl::rank::factors::Factor;
 use crate::sys;
 use crate::version;
 

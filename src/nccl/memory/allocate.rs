@@ -21,13 +21,14 @@ use crate::error::{Error, Result};
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::site::Site;
+#[cfg(nccl_ge_2_27)]
 use crate::nccl::enqueue::point;
 use crate::nccl::enqueue::submit;
-use crate::nccl::life::reaper;
-use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::lifecycle::reclaim;
+use crate::nccl::rank::inner::Inner;
 #[cfg(nccl_ge_2_27)]
-use crate::nccl::state::windows::Burial;
+use crate::nccl::rank::windows::Reclaim;
+use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::wait::call::Call;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::entry::{Entered, enter_all};
@@ -78,10 +79,10 @@ impl<'a> Memory<'a> {
         let memory = ManuallyDrop::new(self);
         let owner = Arc::clone(memory.inner);
         let free: FreeHook = match window {
-            None => Box::new(move |freed| reaper::bury(freed, &owner)),
+            None => Box::new(move |freed| reclaim::free_when_idle(freed, &owner)),
             Some(number) => Box::new(move |freed| {
-                if let Some(burial) = owner.windows.bury(number, freed) {
-                    reaper::receive(burial, &owner);
+                if let Some(memory) = owner.windows.drop_buffer(number, freed) {
+                    reclaim::reclaim(memory, &owner);
                 }
             }),
         };
@@ -108,7 +109,7 @@ impl<'a> Memory<'a> {
         let memory = ManuallyDrop::new(self);
         let (address, device) = (Address::new(memory.ptr), memory.inner.device);
         let freed = Freed { id: 0, address, device, uses: Uses::new(), lingers: false };
-        reaper::receive(Burial::AfterTheEnd(freed), memory.inner);
+        reclaim::reclaim(Reclaim::AfterEnd(freed), memory.inner);
     }
 }
 
@@ -317,16 +318,16 @@ fn vote(
             return Ok(checked.points.bytes(guard.points).iter().position(|able| *able == 0));
         }
         point = guard.points;
-        inner.family.iter().for_each(|family| family.points.vote(inner.rank, point, able));
+        inner.in_process.iter().for_each(|in_process| in_process.points.vote(inner.rank, point, able));
     }
-    let Some((first, family)) = members.first().and_then(|inner| Some((inner, inner.family.as_ref()?))) else {
+    let Some((first, in_process)) = members.first().and_then(|inner| Some((inner, inner.in_process.as_ref()?))) else {
         return Ok(None);
     };
     let mut patience = Patience::default();
     loop {
-        let missing = family.points.undecided(point);
+        let missing = in_process.points.undecided(point);
         if missing.is_empty() {
-            return Ok(family.points.unable(point));
+            return Ok(in_process.points.unable(point));
         }
         patience.wait(
             operation,
@@ -369,7 +370,7 @@ pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Resul
     }
     for inner in members {
         let deadline = Call::deadline(inner.timeout());
-        if !reaper::drain(inner.id, &deadline) {
+        if !reclaim::drain(inner.id, &deadline) {
             return Err(deadline.error(operation, "memory that was dropped is still in use"));
         }
     }

@@ -5,7 +5,7 @@ use crate::default_timeout;
 use crate::element::Element;
 use crate::error::Result;
 use crate::nccl::enqueue::submit;
-use crate::nccl::life::reaper;
+use crate::nccl::lifecycle::reclaim;
 use crate::nccl::memory::block::{self, Size};
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::version;
@@ -41,9 +41,9 @@ pub fn alloc<T: Element>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>>
     stream.no_part_of_capture(OPERATION)?;
     version::check_nccl()?;
     let (size, device) = (Size::of::<T>(OPERATION, len)?, stream.device());
-    reaper::start(OPERATION)?;
+    reclaim::start(OPERATION)?;
     let ptr = block::allocate(device, size, default_timeout())?;
-    let free = Box::new(reaper::bury_alone);
+    let free = Box::new(reclaim::free_unowned);
     let mut buffer = DeviceBuffer::of(Allocation::external(Address::new(ptr), size.used, device, 0, free), len);
     buffer.as_slice_mut().fill_for(OPERATION, stream, T::ZERO)?;
     Ok(buffer)

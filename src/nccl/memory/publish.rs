@@ -10,9 +10,9 @@ use crate::error::Result;
 use crate::known_bugs::ENDLESS_WINDOWS;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::point;
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::windows::Handle;
 use crate::nccl::raw::check;
-use crate::nccl::state::inner::Inner;
-use crate::nccl::state::windows::Handle;
 use crate::nccl::wait::entry::{Entered, begin_visits};
 use crate::sys;
 
@@ -29,7 +29,7 @@ pub(super) struct Piece {
 
 /// Whether windows are made, or missed for what is known of them, or because two runs are to be equal.
 pub(super) fn makes_windows(members: &[&Arc<Inner>]) -> bool {
-    let is_wanted = |inner: &&Arc<Inner>| !inner.household.is_deterministic();
+    let is_wanted = |inner: &&Arc<Inner>| !inner.local_ranks.is_deterministic();
     members.iter().all(is_wanted) && (!ENDLESS_WINDOWS.is_running() || members.iter().all(|inner| inner.force_windows))
 }
 

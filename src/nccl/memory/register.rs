@@ -17,8 +17,8 @@ use std::sync::Arc;
 use crate::cuda::{Allocation, Region};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::submit;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::state::inner::Inner;
 
 /// What became of a registration: its number, or why NCCL treats the memory as any other.
 pub(crate) type Outcome = std::result::Result<u64, &'static str>;
@@ -44,7 +44,7 @@ fn check(operation: &'static str, inner: &Inner, region: &Region<'_>) -> Result<
 
 /// Refuses what has NCCL reduce otherwise than other memory, where two runs are to be equal bit by bit.
 pub(super) fn check_plain(operation: &'static str, inner: &Inner) -> Result<()> {
-    if inner.household.is_deterministic() { Err(plain(operation)) } else { Ok(()) }
+    if inner.local_ranks.is_deterministic() { Err(plain(operation)) } else { Ok(()) }
 }
 
 /// Why there is no such memory.
@@ -93,8 +93,8 @@ mod shown {
     use crate::nccl::memory::pages;
     use crate::nccl::memory::retire;
     use crate::nccl::memory::retire::Member;
+    use crate::nccl::rank::windows::{Handle, NOWHERE};
     use crate::nccl::raw::check;
-    use crate::nccl::state::windows::{Handle, NOWHERE};
     use crate::nccl::wait::call::Call;
     use crate::nccl::wait::entry::enter_all;
     use crate::sys;

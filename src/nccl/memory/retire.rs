@@ -12,9 +12,9 @@ use crate::error::Result;
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point};
-use crate::nccl::life::{reaper, registration};
-use crate::nccl::state::inner::Inner;
-use crate::nccl::state::windows::Dropped;
+use crate::nccl::lifecycle::{reclaim, release};
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::windows::Dropped;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::Entered;
 use crate::sys;
@@ -69,17 +69,17 @@ impl<'a> Member<'a> {
                 self.dropped.push(dropped);
                 continue;
             }
-            let taken_away = self.inner.inside(registration::function(dropped.handle), || {
+            let taken_away = self.inner.inside(release::deregister_function(dropped.handle), || {
                 // SAFETY: a live communicator, during a visit, and something of it that is deregistered once: it is in hand, and
                 // nothing uses it.
-                unsafe { registration::take_away(handle, dropped.handle) };
+                unsafe { release::deregister(handle, dropped.handle) };
                 self.inner.windows.remove(&dropped);
             });
             if let Err(error) = taken_away {
                 self.dropped.push(dropped);
                 return Err(error);
             }
-            reaper::receive(dropped.memory.soon(), self.inner);
+            reclaim::reclaim(dropped.memory.when_idle(), self.inner);
         }
         Ok(())
     }
@@ -88,8 +88,8 @@ impl<'a> Member<'a> {
 impl Drop for Member<'_> {
     fn drop(&mut self) {
         for dropped in self.dropped.drain(..) {
-            if let Some(burial) = self.inner.windows.put_back(dropped) {
-                reaper::receive(burial, self.inner);
+            if let Some(memory) = self.inner.windows.put_back(dropped) {
+                reclaim::reclaim(memory, self.inner);
             }
         }
     }
@@ -127,8 +127,8 @@ pub(crate) fn meet<'a>(
     for (at, (member, (guard, _))) in members.iter_mut().zip(entered.iter_mut()).enumerate() {
         let inner = member.inner;
         guard.points += 1;
-        if let Some(family) = &inner.family {
-            family.points.show(inner.rank, guard.points, member.idle(), member.bytes);
+        if let Some(in_process) = &inner.in_process {
+            in_process.points.show(inner.rank, guard.points, member.idle(), member.bytes);
         } else if let Some(checked) = inner.checked.get() {
             checked.show_point(guard.points, member.idle(), member.bytes);
         }

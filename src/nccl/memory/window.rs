@@ -11,8 +11,8 @@ use super::unsupported::Unsupported;
 use crate::cuda::{Access, Allocation, Region};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::submit;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::state::inner::Inner;
 
 /// What became of a window of one rank.
 pub(crate) struct Made {
@@ -76,8 +76,8 @@ mod shown {
     use crate::nccl::memory::publish::{self, Piece};
     use crate::nccl::memory::retire;
     use crate::nccl::memory::retire::Member;
-    use crate::nccl::state::gate::Locked;
-    use crate::nccl::state::guarded::Guarded;
+    use crate::nccl::rank::gate::Locked;
+    use crate::nccl::rank::guarded::Guarded;
     use crate::nccl::wait::call::Call;
     use crate::nccl::wait::entry::enter_all;
     use crate::version::{Version, running_nccl};

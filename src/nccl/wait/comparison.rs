@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 /// Before that nobody waits, as far as somebody sees who looks; so long it is between two texts.
 const SOON: Duration = Duration::from_millis(20);

@@ -8,9 +8,10 @@ use std::ops::RangeInclusive;
 use super::pending;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
+use crate::nccl::agree::in_process::InProcess;
 use crate::nccl::agree::presence::{self, Departure};
 use crate::nccl::agree::recent::KEPT;
-use crate::nccl::state::inner::{Family, Inner};
+use crate::nccl::rank::inner::Inner;
 
 /// The operation of an error that is told to waits, each of which has a name of its own.
 const WAIT: &str = "wait";
@@ -18,23 +19,23 @@ const WAIT: &str = "wait";
 /// Why `inner` waits in vain for other ranks in a call of `operation`, before which they meet.
 #[cold]
 pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error> {
-    let absent = inner.family.as_ref()?.ledger.meeting().missing(inner.rank);
+    let absent = inner.in_process.as_ref()?.ledger.meeting().missing(inner.rank);
     in_vain(inner, operation, pending::launch(inner), |rank, _| absent.contains(&rank))
 }
 
 /// Why `inner` waits in vain, in a call of `operation`, for these others to come to `expected`.
 #[cold]
 pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usize], expected: &str) -> Option<Error> {
-    let family = inner.family.as_ref()?;
-    let left = |&rank: &usize| Some((rank, family.ledger.presence().departure(rank)?));
+    let in_process = inner.in_process.as_ref()?;
+    let left = |&rank: &usize| Some((rank, in_process.ledger.presence().departure(rank)?));
     let (rank, how) = missing.iter().find_map(left)?;
-    Some(family.ledger.decide(rank, inner.rank, expected.to_owned(), gone(family, rank, how)).error(operation))
+    Some(in_process.ledger.decide(rank, inner.rank, expected.to_owned(), gone(in_process, rank, how)).error(operation))
 }
 
 /// Why `inner` waits in vain, in a call of `operation`, for others to come to what it has issued long ago.
 #[cold]
 pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error> {
-    let behind: Vec<_> = inner.family.as_ref()?.ledger.collectives().behind(inner.rank).collect();
+    let behind: Vec<_> = inner.in_process.as_ref()?.ledger.collectives().behind(inner.rank).collect();
     in_vain(inner, operation, all(inner), |rank, _| behind.contains(&rank))
 }
 
@@ -47,7 +48,7 @@ pub(crate) fn on_device(inner: &Inner, done: u64, last: u64) -> Option<Error> {
 
 /// Why anything that `inner` has issued is in vain: a rank has closed its communicator, and not come to that.
 pub(crate) fn of_closed(inner: &Inner) -> Option<Error> {
-    inner.family.as_ref().filter(|family| family.ledger.presence().any_closed())?;
+    inner.in_process.as_ref().filter(|in_process| in_process.ledger.presence().any_closed())?;
     in_vain(inner, WAIT, all(inner), |_, how| how == Departure::Closed)
 }
 
@@ -64,8 +65,8 @@ fn in_vain(
     numbers: RangeInclusive<u64>,
     which: impl Fn(usize, Departure) -> bool,
 ) -> Option<Error> {
-    let family = inner.family.as_ref().filter(|_| inner.is_active())?;
-    let presence = family.ledger.presence();
+    let in_process = inner.in_process.as_ref().filter(|_| inner.is_active())?;
+    let presence = in_process.ledger.presence();
     // Before it is looked how far they have come: they come no further.
     let others = (0..inner.size).filter(|rank| *rank != inner.rank);
     let left = |rank| presence.departure(rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
@@ -74,29 +75,30 @@ fn in_vain(
         return None;
     }
     numbers.filter_map(|number| inner.recent.get(number)).find_map(|record| {
-        let missing = pending::missing(family, inner.rank, &record);
+        let missing = pending::missing(in_process, inner.rank, &record);
         // Ending the clique would lose operations that this rank has issued and that are still running.
-        let (rank, how) = *left.iter().find(|(rank, how)| missing.contains(rank) && is_through(family, *rank, *how))?;
+        let (rank, how) =
+            *left.iter().find(|(rank, how)| missing.contains(rank) && is_through(inner, in_process, *rank, *how))?;
         let expected = pending::describe(inner.rank, &record);
-        Some(family.ledger.decide(rank, inner.rank, expected, gone(family, rank, how)).error(operation))
+        Some(in_process.ledger.decide(rank, inner.rank, expected, gone(in_process, rank, how)).error(operation))
     })
 }
 
 /// Whether others have not come to what `inner` has issued.
 pub(crate) fn is_missed(inner: &Inner) -> bool {
-    let misses = |family| {
+    let misses = |in_process| {
         let records = all(inner).filter_map(|number| inner.recent.get(number));
-        records.into_iter().any(|record| !pending::missing(family, inner.rank, &record).is_empty())
+        records.into_iter().any(|record| !pending::missing(in_process, inner.rank, &record).is_empty())
     };
-    inner.family.as_ref().is_some_and(|family| misses(family))
+    inner.in_process.as_ref().is_some_and(|in_process| misses(in_process))
 }
 
-/// Whether all that `rank` has issued is done, or waits for others.
-fn is_through(family: &Family, rank: usize, how: Departure) -> bool {
-    let Some(inner) = family.member(rank).filter(|inner| !is_missed(inner)) else { return true };
+/// Whether all that `rank` of the clique of `own` has issued is done, or waits for others.
+fn is_through(own: &Inner, in_process: &InProcess, rank: usize, how: Departure) -> bool {
+    let Some(inner) = own.local_ranks.rank(rank).filter(|inner| !is_missed(inner)) else { return true };
     match how {
-        // It looks at its streams itself, which others may use by now.
-        Departure::Closed => family.ledger.presence().is_settled(rank),
+        // The close looks at the streams of that rank itself, which others may use by now.
+        Departure::Closed => in_process.ledger.presence().is_settled(rank),
         Departure::Returned => {
             let streams = inner.try_lock().map(|guard| guard.streams.all().to_vec());
             streams.is_some_and(|streams| streams.iter().all(|stream| settle(stream).unwrap_or(true)))
@@ -134,6 +136,6 @@ pub(crate) fn is_told_by(error: &Error) -> bool {
 }
 
 /// How `rank` has left, in place of what it should have issued.
-fn gone(family: &Family, rank: usize, how: Departure) -> String {
-    presence::gone(rank, how, family.ledger.collectives().passed(rank), family.ledger.last_of(rank))
+fn gone(in_process: &InProcess, rank: usize, how: Departure) -> String {
+    presence::gone(rank, how, in_process.ledger.collectives().passed(rank), in_process.ledger.last_of(rank))
 }

@@ -4,9 +4,9 @@ use super::call::Call;
 use super::pending;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::state::gate::{Locked, LockedAll};
-use crate::nccl::state::guarded::Guarded;
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::gate::{Locked, LockedAll};
+use crate::nccl::rank::guarded::Guarded;
+use crate::nccl::rank::inner::Inner;
 use crate::sys;
 
 impl Inner {
@@ -37,7 +37,7 @@ impl Inner {
     pub(crate) fn enter_to_divide(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
         let deadline = Call::deadline(self.timeout());
         let entered = deadline.until(|| {
-            self.unfit(operation).or_else(|| self.asleep(operation)).map_or(Ok(()), Err)?;
+            self.ended_error(operation).or_else(|| self.suspended_error(operation)).map_or(Ok(()), Err)?;
             // What stops it has no lock, and a call that is being stopped may have it.
             let still = self.is_active() || self.has_stopped();
             Ok(self.try_lock().filter(|_| still))
@@ -50,7 +50,7 @@ impl Inner {
     fn enter_to_resume(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
         let deadline = Call::deadline(self.timeout());
         let entered = deadline.until(|| {
-            self.awake(operation).map_or(Ok(()), Err)?;
+            self.not_suspended_error(operation).map_or(Ok(()), Err)?;
             Ok(self.try_lock().filter(|_| self.is_suspended()))
         })?;
         entered.ok_or_else(|| busy(self, operation, &deadline))

@@ -4,7 +4,7 @@ use super::call::Call;
 use super::comparison::Comparison;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
-use crate::nccl::state::inner::Inner;
+use crate::nccl::rank::inner::Inner;
 
 /// How long a thread has waited.
 #[derive(Debug, Default)]

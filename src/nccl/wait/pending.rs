@@ -6,10 +6,11 @@
 
 use std::ops::RangeInclusive;
 
+use crate::nccl::agree::in_process::InProcess;
 use crate::nccl::agree::pair::End;
 use crate::nccl::agree::recent::{KEPT, NOWHERE, Record};
 use crate::nccl::agree::signature;
-use crate::nccl::state::inner::{Family, Inner};
+use crate::nccl::rank::inner::Inner;
 
 /// Of anything that an error lists, so many.
 const MOST: usize = 4;
@@ -72,17 +73,17 @@ fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usiz
     let records: Vec<_> = numbers.clone().filter_map(|number| inner.recent.get(number)).collect();
     let (first, last) = (records.first()?, records.last()?);
     let mut text = format!("rank {}{} {waits} ", inner.rank, of_part(inner));
-    let Some(family) = &inner.family else {
+    let Some(in_process) = &inner.in_process else {
         text.push_str(&range(inner.rank, &records, numbers));
         if inner.size > 1 {
             text.push_str("; what the other ranks do is not known here");
         }
         return Some(text);
     };
-    let stuck = records.iter().find(|record| !missing(family, inner.rank, record).is_empty());
-    let mut behind = stuck.map_or_else(Vec::new, |record| missing(family, inner.rank, record));
+    let stuck = records.iter().find(|record| !missing(in_process, inner.rank, record).is_empty());
+    let mut behind = stuck.map_or_else(Vec::new, |record| missing(in_process, inner.rank, record));
     match stuck {
-        Some(record) => text.push_str(&unmatched(family, inner.rank, record)),
+        Some(record) => text.push_str(&unmatched(in_process, inner.rank, record)),
         None if absent.is_empty() => {
             text.push_str(&range(inner.rank, &records, numbers));
             let all = if first == last { "which" } else { "all of which" };
@@ -96,9 +97,9 @@ fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usiz
     behind.extend(absent.iter().filter(|rank| !behind.contains(rank)).copied().collect::<Vec<_>>());
     if !behind.is_empty() {
         text.push_str("; ");
-        text.push_str(&list(behind.iter().map(|&rank| family.ledger.whereabouts(rank)), "; "));
+        text.push_str(&list(behind.iter().map(|&rank| in_process.ledger.whereabouts(rank)), "; "));
     }
-    let others = others(inner, family, stuck, &behind);
+    let others = others(inner, in_process, stuck, &behind);
     if !others.is_empty() {
         text.push_str("; ");
         text.push_str(&list(others, "; "));
@@ -108,7 +109,7 @@ fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usiz
 
 /// Which part the numbers of ranks are of, if `inner` was split off.
 pub(crate) fn of_part(inner: &Inner) -> String {
-    inner.household.part().map(|part| format!(" of the part {part}")).unwrap_or_default()
+    inner.local_ranks.part().map(|part| format!(" of the part {part}")).unwrap_or_default()
 }
 
 /// Ranks, as the subject or object of a sentence.
@@ -120,8 +121,8 @@ fn ranks(all: &[usize]) -> String {
 }
 
 /// The ranks that have not come to an operation of `rank`.
-pub(crate) fn missing(family: &Family, rank: usize, record: &Record) -> Vec<usize> {
-    let ledger = &family.ledger;
+pub(crate) fn missing(in_process: &InProcess, rank: usize, record: &Record) -> Vec<usize> {
+    let ledger = &in_process.ledger;
     match (record.agreed, message(record)) {
         (NOWHERE, _) => Vec::new(),
         (number, Some((end, peer))) if ledger.pair(rank, end, peer).passed(end.other()) > number => Vec::new(),
@@ -173,13 +174,13 @@ fn range(rank: usize, records: &[Record], numbers: RangeInclusive<u64>) -> Strin
 }
 
 /// An operation of `rank` that others have not come to, and who has not.
-fn unmatched(family: &Family, rank: usize, record: &Record) -> String {
+fn unmatched(in_process: &InProcess, rank: usize, record: &Record) -> String {
     let what = describe(rank, record);
     match message(record) {
         Some((End::Sender, peer)) => format!("{what}, for which rank {peer} has issued no recv"),
         Some((End::Receiver, peer)) => format!("{what}, for which rank {peer} has issued no send"),
         None => {
-            let missing = missing(family, rank, record);
+            let missing = missing(in_process, rank, record);
             let have = if missing.len() == 1 { "has" } else { "have" };
             format!("{what}, to which {} {have} not come", ranks(&missing))
         }
@@ -188,11 +189,11 @@ fn unmatched(family: &Family, rank: usize, record: &Record) -> String {
 
 /// Operations of others that have no other end: those of ranks that are `behind`, and messages to and from these and `inner`; all
 /// there are, where nobody is behind. `known` was told of.
-fn others(inner: &Inner, family: &Family, known: Option<&Record>, behind: &[usize]) -> Vec<String> {
-    let mut relatives: Vec<_> = inner.relatives().into_iter().filter(|other| other.rank != inner.rank).collect();
-    relatives.sort_by_key(|other| !behind.contains(&other.rank));
+fn others(inner: &Inner, in_process: &InProcess, known: Option<&Record>, behind: &[usize]) -> Vec<String> {
+    let mut others: Vec<_> = inner.clique_ranks().into_iter().filter(|other| other.rank != inner.rank).collect();
+    others.sort_by_key(|other| !behind.contains(&other.rank));
     let mut told = Vec::new();
-    for other in relatives {
+    for other in others {
         // Of several after one another only the first counts.
         let mut ends = Vec::new();
         let last = other.recent.last();
@@ -203,11 +204,11 @@ fn others(inner: &Inner, family: &Family, known: Option<&Record>, behind: &[usiz
                 || end.is_some_and(|(_, peer)| peer == inner.rank || behind.contains(&peer));
             let same =
                 known.is_some_and(|known| end.is_none() && message(known).is_none() && known.agreed == record.agreed);
-            if !of_interest || same || ends.contains(&end) || missing(family, other.rank, &record).is_empty() {
+            if !of_interest || same || ends.contains(&end) || missing(in_process, other.rank, &record).is_empty() {
                 continue;
             }
             ends.push(end);
-            told.push(format!("rank {} has issued {}", other.rank, unmatched(family, other.rank, &record)));
+            told.push(format!("rank {} has issued {}", other.rank, unmatched(in_process, other.rank, &record)));
         }
     }
     told

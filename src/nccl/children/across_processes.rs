@@ -1,0 +1,126 @@
+//! Has the ranks of a checked communicator, which live in several processes, meet before other
+//! communicators are made of it, or it is resumed.
+
+use std::time::Duration;
+
+use crate::deadline::{Deadline, backoff};
+use crate::error::{Error, Result};
+use crate::nccl::agree::checked::{Checked, Heard};
+use crate::nccl::agree::not_agreed::NotAgreed;
+use crate::nccl::agree::regroup::{Place, Plan};
+use crate::nccl::agree::seats::Found;
+use crate::nccl::agree::signature::Signature;
+use crate::nccl::enqueue::connect::Promised;
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::wait::call::Call;
+use crate::nccl::wait::comparison::Comparison;
+
+/// How long one look into the store takes.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Waits until all ranks have come that `plan` needs. Returns those that go on, with what they ask
+/// for.
+///
+/// # Errors
+/// [`NotAgreed::Nothing`] if this rank gives up and no other relies on it.
+pub(super) fn meet<'a>(
+    operation: &'static str,
+    inner: &'a Inner,
+    checked: &Checked,
+    (plan, place): (&Plan, &Place),
+    promised: &mut Promised<'a>,
+) -> Result<Vec<(usize, Place)>, NotAgreed> {
+    let deadline = Call::deadline(inner.timeout());
+    let party = match plan.signature() {
+        Some(signature) => round(operation, inner, checked, signature, &deadline)?,
+        None => {
+            // A rank that is not ready does not let the others rely on it.
+            promise(operation, inner, &deadline).map_err(NotAgreed::late)?;
+            inner.redeem();
+            seat(operation, inner, checked, (plan, place), &deadline)?
+        }
+    };
+    promise(operation, inner, &deadline)?;
+    promised.add(inner);
+    inner.issued.compares_no_more();
+    Ok(party)
+}
+
+/// Waits for the others among the collectives, for a resume or a grow.
+fn round(
+    operation: &'static str,
+    inner: &Inner,
+    checked: &Checked,
+    signature: Signature,
+    deadline: &Deadline,
+) -> Result<Vec<(usize, Place)>> {
+    let round = checked.tell(vec![signature], Vec::new(), inner.timeout())?;
+    let mut comparison = Comparison::default();
+    loop {
+        let missing = match checked.hear(operation, &round, LOOK)? {
+            Heard::Agreed(_) => return Ok(Vec::new()),
+            Heard::Missing(missing) => missing,
+        };
+        let absent = || checked.absent(&round, &missing);
+        comparison.waits(inner, absent);
+        if let Some(error) = inner.ended_error(operation) {
+            return Err(error);
+        }
+        if deadline.expired() {
+            return Err(comparison.failed(deadline.error(operation, absent())));
+        }
+    }
+}
+
+/// Waits for the others outside of the sequence of collectives. A store that is slow to answer may
+/// have carried out the request. So a rank that has come trusts only the values in the store, until
+/// it has withdrawn.
+fn seat(
+    operation: &'static str,
+    inner: &Inner,
+    checked: &Checked,
+    (plan, place): (&Plan, &Place),
+    deadline: &Deadline,
+) -> Result<Vec<(usize, Place)>, NotAgreed> {
+    let mut seat = checked.come(plan, place.clone());
+    let mut comparison = Comparison::default();
+    loop {
+        match checked.look(operation, &mut seat, inner.is_active(), LOOK) {
+            Ok(Found::Go(party)) => return Ok(party),
+            Ok(Found::Wait) => {}
+            // The store may answer at once.
+            Err(Error::Timeout { .. }) => std::thread::sleep(LOOK),
+            Err(error) => return Err(error.into()),
+        }
+        let absent = || match seat.missing() {
+            [] => format!("rank {}: all have come to {}, and the store does not answer", inner.rank, plan.describe()),
+            missing => format!("rank {}: {}", inner.rank, plan.absent(missing)),
+        };
+        comparison.waits(inner, absent);
+        let late = || deadline.error(operation, absent());
+        let Some(error) = inner.ended_error(operation).or_else(|| deadline.expired().then(late)) else { continue };
+        return match checked.rise(operation, &seat) {
+            Ok(Some(party)) => Ok(party),
+            Ok(None) => Err(NotAgreed::late(comparison.failed(error))),
+            // Nobody knows whether the others go on with this one.
+            Err(Error::Timeout { .. }) => Err(NotAgreed::InPart(comparison.failed(error))),
+            Err(ended) => Err(ended.into()),
+        };
+    }
+}
+
+/// Promises visits to `inner`. Waits while it is being stopped by a revoke.
+fn promise(operation: &'static str, inner: &Inner, deadline: &Deadline) -> Result<()> {
+    let mut round = 0;
+    while !inner.promise_division() {
+        if let Some(error) = inner.ended_error(operation) {
+            return Err(error);
+        }
+        if deadline.expired() {
+            return Err(deadline.error(operation, format!("rank {} is still being stopped", inner.rank)));
+        }
+        backoff(round);
+        round += 1;
+    }
+    Ok(())
+}

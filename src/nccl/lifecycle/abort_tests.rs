@@ -1,0 +1,80 @@
+//! A thread inside NCCL is woken if it blocks there, and only then.
+
+use std::thread;
+
+use super::*;
+use crate::cuda::Device;
+use crate::nccl::clique::Clique;
+
+fn aborted(clique: &Clique) -> Vec<&Arc<Inner>> {
+    let all: Vec<_> = clique.ranks().iter().map(|comm| comm.inner()).collect();
+    let cause = Error::Aborted { operation: "test", reason: "the test aborts".into() };
+    assert!(all.iter().all(|inner| inner.mark_aborted(cause.clone())));
+    all.iter().for_each(|inner| add_to_teardown(inner));
+    all
+}
+
+fn clique(ranks: usize) -> Clique {
+    Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap()
+}
+
+fn ready(inner: &Arc<Inner>) -> bool {
+    get_ready(inner).0
+}
+
+/// Aborts a rank during a call that lasts so much longer. Returns whether the rank was revoked.
+fn is_revoked_beside_a_call(is_stuck: bool, lasts: Duration) -> bool {
+    let clique = clique(1);
+    let inner = clique.rank(0).inner();
+    let (_locked, _) = inner.enter("test").unwrap();
+    inner.begin_visit("test").unwrap();
+    if is_stuck {
+        inner.set_stuck(inner.visit());
+    }
+    aborted(&clique);
+    let revoked = thread::scope(|scope| {
+        let revoked = scope.spawn(|| ready(inner));
+        thread::sleep(lasts);
+        inner.end_visit();
+        revoked.join().unwrap()
+    });
+    free(slice::from_ref(inner), revoked);
+    revoked
+}
+
+/// A call in which the driver is slow does not wait for a peer.
+#[test]
+fn a_slow_call_is_not_interrupted() {
+    assert!(!is_revoked_beside_a_call(false, Duration::from_millis(1500)));
+}
+
+/// A call that has blocked for long is not waited for as long again.
+#[test]
+fn a_blocked_call_is_interrupted_at_once() {
+    assert_eq!(is_revoked_beside_a_call(true, Duration::from_millis(500)), interrupt::IS_POSSIBLE);
+}
+
+/// A rank on which no thread is inside NCCL is revoked: a thread inside another rank may wait for
+/// it. It is freed when that thread has left.
+#[test]
+fn an_idle_rank_is_revoked_beside_a_slow_call() {
+    let clique = clique(2);
+    let first = clique.rank(0).inner();
+    let (locked, _) = first.enter("test").unwrap();
+    first.begin_visit("test").unwrap();
+    let all = aborted(&clique);
+    thread::scope(|scope| {
+        let ranks: Vec<_> = all.iter().map(|inner| scope.spawn(|| ready(inner))).collect();
+        thread::sleep(Duration::from_millis(1200));
+        let teardown = first.local_ranks.teardown();
+        assert_eq!(teardown.must_revoke(first), interrupt::IS_POSSIBLE);
+        assert!(teardown.are_left(|rank| rank.rank == 1) && !teardown.are_left(|rank| rank.rank == 0));
+        assert!(!teardown.are_ready());
+        first.end_visit();
+        drop(locked);
+        for rank in ranks {
+            assert_eq!(rank.join().unwrap(), interrupt::IS_POSSIBLE);
+        }
+    });
+    all.into_iter().for_each(|inner| free(slice::from_ref(inner), true));
+}

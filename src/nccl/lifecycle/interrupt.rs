@@ -1,0 +1,122 @@
+//! Wakes a thread that blocks inside NCCL, and stops a communicator without freeing it:
+//! `ncclCommRevoke`.
+//!
+//! The first operation on a communicator, or the first with a peer, exchanges addresses inside the
+//! call, and blocks if the peer never comes. `ncclCommRevoke` (2.28.7) raises the flag that NCCL
+//! and its kernels read while they wait, waits until the device has left, and frees nothing. So it
+//! may be called while a thread is inside. Only a call that really waits may be woken: one that
+//! goes on would lose what it uses. Older versions have nothing safe: the call blocks until the
+//! peer comes.
+//!
+//! Nothing may be freed before the revoke has returned: it goes on using the communicator when the
+//! threads that it woke have left.
+//!
+//! A revoke takes the flag back when it is done, and works once. A thread that is not waiting for a
+//! peer then, but comes to that later, out of a slow call of the driver, waits for ever. So a call
+//! counts as blocked after several seconds only. That holds for a clique, too: its ranks meet
+//! before they connect, so a call waits for a peer only if that one was stopped in between, or in
+//! the driver for kernels of this very communicator, which nothing else would stop. One case
+//! remains: a call that is slower than that, and waits for a peer afterwards, never returns, and
+//! its communicator is never freed.
+
+#[cfg(nccl_ge_2_28_7)]
+use std::sync::mpsc;
+use std::time::Duration;
+
+#[cfg(nccl_ge_2_28_7)]
+use crate::cuda::Stream;
+use crate::deadline::Deadline;
+use crate::error::Result;
+#[cfg(nccl_ge_2_28_7)]
+use crate::nccl::rank::helper::aside;
+use crate::nccl::rank::inner::Inner;
+
+/// How long a call takes before it counts as blocked: longer than what the driver does in a first
+/// call, and less than [`GRACE`](crate::nccl::lifecycle::abort::GRACE), so that an abort is done
+/// within that.
+pub(crate) const BLOCKED: Duration = Duration::from_secs(5);
+
+/// How long kernels take to leave after the flag was raised.
+#[cfg(nccl_ge_2_28_7)]
+const LEAVING: Duration = Duration::from_millis(300);
+
+/// Whether NCCL has `ncclCommRevoke`.
+pub(super) const IS_POSSIBLE: bool = cfg!(nccl_ge_2_28_7);
+
+/// Decides when a thread that is inside NCCL counts as blocked.
+pub(super) struct Interruption<'a> {
+    inner: &'a Inner,
+    soon: Deadline,
+}
+
+impl<'a> Interruption<'a> {
+    /// For a thread inside `inner`, whose gate is shut.
+    pub(super) fn of(inner: &'a Inner) -> Self {
+        Self { inner, soon: Deadline::after(BLOCKED) }
+    }
+
+    /// Whether a thread is inside that does not leave by itself, and has not for so long.
+    pub(super) fn is_due(&self) -> bool {
+        !self.inner.is_left() && (self.soon.expired() || self.inner.is_stuck())
+    }
+}
+
+/// Wraps `ncclCommRevoke`: returns when the device has left, and NCCL is done.
+///
+/// The caller has marked `inner` aborted or revoked. If it is freed, then later, on this thread.
+#[cfg(nccl_ge_2_28_7)]
+pub(crate) fn revoke(inner: &Inner) -> Result<()> {
+    use crate::nccl::raw::check::check;
+    use crate::sys;
+
+    spare_others(inner);
+    // SAFETY: the handle is live: what ends the communicator comes after this on the same thread.
+    // Revoking sets flags that NCCL reads while it waits, and is made to be called while calls are
+    // under way. It takes them back, for all communicators of this rank that share them: the thread
+    // that ends one of those has the turn of their lock.
+    let code = unsafe { sys::ncclCommRevoke(inner.handle().raw(), sys::NCCL_REVOKE_DEFAULT as std::ffi::c_int) };
+    check("ncclCommRevoke", code)
+}
+
+/// Waits a moment for the kernels of the other ranks of this process, if `inner` has none of its
+/// own. NCCL frees the buffers by which a rank receives as soon as its own kernels have left. The
+/// kernels of the other ranks, which are stopped at the same time, write there until they have
+/// left.
+#[cfg(nccl_ge_2_28_7)]
+fn spare_others(inner: &Inner) {
+    let ranks = inner.local_ranks.ranks();
+    if ranks.len() > 1 && streams_of(inner).is_some_and(are_seen_idle) {
+        let is_idle = |one: &Inner| streams_of(one).is_some_and(|streams| are_idle(&streams));
+        Deadline::after(LEAVING).wait(|| ranks.iter().all(|rank| is_idle(rank)));
+    }
+}
+
+#[cfg(nccl_ge_2_28_7)]
+fn streams_of(inner: &Inner) -> Option<Vec<Stream>> {
+    inner.lock_within(&Deadline::after(Duration::ZERO)).map(|guard| guard.streams.all().to_vec())
+}
+
+#[cfg(nccl_ge_2_28_7)]
+fn are_idle(streams: &[Stream]) -> bool {
+    streams.iter().all(|stream| stream.is_drained().unwrap_or(true))
+}
+
+/// As [`are_idle`], before any flag is raised. Another thread asks CUDA: a call of the driver that
+/// waits for the very kernels which the flag stops may hold it up. Then they are not idle.
+#[cfg(nccl_ge_2_28_7)]
+fn are_seen_idle(streams: Vec<Stream>) -> bool {
+    if streams.iter().all(|stream| stream.in_flight().places() == 0) {
+        return true;
+    }
+    let (answer, answered) = mpsc::channel();
+    aside("gpucomm-ask", move || {
+        let _ = answer.send(are_idle(&streams));
+    });
+    answered.recv_timeout(LEAVING).unwrap_or(false)
+}
+
+/// There is no such function before NCCL 2.28.7.
+#[cfg(not(nccl_ge_2_28_7))]
+pub(crate) fn revoke(_inner: &Inner) -> Result<()> {
+    Ok(())
+}

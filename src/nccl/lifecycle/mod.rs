@@ -1,0 +1,33 @@
+//! The lifecycle of communicators: how they start, fail, and end.
+//!
+//! | to | see |
+//! |---|---|
+//! | start ranks, or ranks made from other communicators | [`start`], [`start_over_exchange`], [`start_child`] |
+//! | learn that a rank has failed | [`health`] (every wait), [`watchdog`] (calls that stay inside NCCL), [`peer_listener`] (other processes) |
+//! | end it, and all that end with it | [`abort`], which uses [`interrupt`], [`quiesce`] and [`release`] |
+//! | stop it, and make others of it | [`revoke`] |
+//! | end it in order | [`close`], [`drop`] |
+//! | hand it over from or to another library | [`handover`] |
+//! | free its memory | [`reclaim`] |
+//! | find out which failure came first | [`root_cause`], [`scope`] |
+//!
+//! `local_ranks` knows which ranks end together, and `rank` in which state each of them is.
+
+pub(crate) mod abort;
+pub(crate) mod close;
+pub(crate) mod drop;
+pub(crate) mod handover;
+pub(crate) mod health;
+pub(crate) mod interrupt;
+pub(crate) mod peer_listener;
+pub(crate) mod quiesce;
+pub(crate) mod reclaim;
+pub(crate) mod release;
+#[cfg(nccl_ge_2_28_7)]
+pub(crate) mod revoke;
+pub(crate) mod root_cause;
+pub(crate) mod scope;
+pub(crate) mod start;
+pub(crate) mod start_child;
+pub(crate) mod start_over_exchange;
+pub(crate) mod watchdog;

@@ -1,0 +1,231 @@
+//! Waits for other work on the devices before NCCL frees ranks there.
+//!
+//! NCCL frees the ranks of a process when the last of them ends, on the thread of that call, and
+//! waits for everything on the device of each (`cudaFreeHost`). If other communicators use these
+//! devices, that may take for ever: a rank that has ended before may have gone on with one of
+//! those, in an operation that waits for the very rank whose thread waits here. So ranks wait a
+//! moment for each other, lest one goes on before all are freed, and the last one does not wait for
+//! ever.
+//!
+//! While NCCL waits, it holds a lock of the driver. A thread that enqueues on the device waits as
+//! well, without a deadline. So NCCL is asked to free ranks only after the other communicators have
+//! done the work that they had enqueued, or have ended, and after all other work on these devices
+//! that this crate knows: host functions, kernels, waits of NVSHMEM. If there is a moment in which
+//! all of them are idle, the other communicators enqueue nothing more while NCCL frees.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use crate::cuda::{self, Busy, Device, Mark, Stream};
+use crate::deadline::{Deadline, wait_until};
+use crate::error::{Error, Result};
+use crate::nccl::rank::gate::LockedAll;
+use crate::nccl::rank::guarded::Guarded;
+use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
+
+/// How long a rank waits for the others of its process to end as well: one thread may end all of
+/// them, one after the other.
+const A_MOMENT: Duration = Duration::from_millis(100);
+
+/// How long a rank waits for work that may wait for this rank. NCCL alone takes less.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long [`keep_out`] looks for a moment in which the others are idle, and how long they are
+/// kept out at most.
+const LOOKS: Duration = Duration::from_millis(10);
+const KEEPS: Duration = Duration::from_millis(50);
+
+/// How long an abort waits for the work of others that goes on, or goes on again since something
+/// was stopped.
+const SOON: Duration = Duration::from_millis(500);
+
+/// Waits for the `ends` of `members`, which their threads report. Returns false if NCCL goes on
+/// freeing them by itself: the work of other communicators holds it up.
+///
+/// # Errors
+/// Those of the ends; `late` if they take longer than the deadline and no other work is known that
+/// holds them up.
+pub(super) fn wait(
+    members: &[Arc<Inner>],
+    ends: &Receiver<Result<()>>,
+    deadline: &Deadline,
+    late: impl FnOnce() -> Error,
+) -> Result<bool> {
+    let shared = is_held_up(members);
+    let patience = if shared { at_most(PATIENCE, deadline) } else { *deadline };
+    let mut ended = Ok(());
+    loop {
+        match ends.recv_timeout(patience.remaining()) {
+            Ok(end) => ended = ended.and(end),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if shared => return ended.map(|()| false),
+            Err(RecvTimeoutError::Timeout) => return ended.and(Err(late())),
+        }
+    }
+    let waits = members.iter().any(|inner| inner.waits_for_sharers());
+    ended.map(|()| !waits && (!shared || others_have_ended(members, &patience)))
+}
+
+/// How long to wait for the ends of `members`: not for long, if others hold them up.
+pub(super) fn patience(members: &[Arc<Inner>], deadline: &Deadline) -> Deadline {
+    if is_held_up(members) { at_most(PATIENCE, deadline) } else { *deadline }
+}
+
+/// Waits for the other ranks of this process, if they end as well. Returns whether NCCL has freed
+/// all of them.
+fn others_have_ended(members: &[Arc<Inner>], patience: &Deadline) -> bool {
+    let moment = at_most(A_MOMENT, patience);
+    let go_on = || members.iter().flat_map(|inner| inner.local_ranks.ranks()).any(|inner| inner.is_active());
+    let are_freed = || members.iter().all(|inner| inner.are_all_freed());
+    patience.wait(|| are_freed() || (moment.expired() && go_on())) && are_freed()
+}
+
+/// Waits, on a thread that ends `members`, until other communicators have done the work that they
+/// have enqueued by now on the devices on which NCCL will free memory, or have ended. Has no
+/// deadline. Calls `busy` if that takes long.
+pub(super) fn wait_for_devices(members: &[Arc<Inner>], busy: impl FnOnce()) {
+    let mut busy = Some(busy);
+    let soon = Deadline::after(SOON);
+    let mut others: Vec<_> =
+        others_of(members.iter().map(|inner| &**inner)).into_iter().map(|other| (other, None)).collect();
+    // After the others: work that waits for a communicator may end with that.
+    let mut work = None;
+    wait_until(|| {
+        others.retain_mut(|(other, points)| other.is_active() && !have_passed(other, points));
+        let is_over = others.is_empty() && work.get_or_insert_with(|| Busy::with(&devices_of(members))).is_over();
+        if !is_over && soon.expired() {
+            busy.take().into_iter().for_each(|busy| busy());
+        }
+        is_over
+    });
+}
+
+/// Runs `free`, in which NCCL frees `members`, on a thread that ends them. If possible, other
+/// communicators enqueue nothing on these devices meanwhile, for a limited time.
+pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -> R {
+    let others = others_of(members.iter().map(|inner| &**inner));
+    let Some(kept) = (!others.is_empty()).then(|| keep_out(&others)).flatten() else { return free() };
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let keeper = move || {
+            let _ = is_done.recv_timeout(KEEPS);
+            drop(kept);
+        };
+        // If no thread can be started, nobody is kept out.
+        let _ = thread::Builder::new().name("gpucomm-keeper".into()).spawn_scoped(scope, keeper);
+        let freed = free();
+        drop(done);
+        freed
+    })
+}
+
+/// Takes the locks of all of `others` at a moment in which all of them are idle.
+fn keep_out(others: &[Arc<Inner>]) -> Option<LockedAll<'_, Guarded>> {
+    let taken = Deadline::after(LOOKS).until(|| {
+        let mut locks = LockedAll::new();
+        let all = others
+            .iter()
+            .filter(|other| other.is_active())
+            .all(|other| other.join(&mut locks) || other.try_lock().map(|locked| locks.add(locked)).is_some());
+        let is_done = |stream: &Stream| !stream.is_captured() && stream.is_idle().unwrap_or(true);
+        let all = all && locks.values().all(|guarded| guarded.streams.all().iter().all(is_done));
+        Ok(all.then_some(locks))
+    });
+    taken.ok().flatten()
+}
+
+/// Whether the streams of `other` have done all work that was there at the first call. Never waits.
+fn have_passed(other: &Inner, points: &mut Option<Vec<(Stream, Mark)>>) -> bool {
+    if points.is_none() {
+        let Some(guard) = other.try_lock() else { return false };
+        let streams = guard.streams.all().iter();
+        let busy = streams.filter(|stream| !stream.is_captured() && !stream.is_idle().unwrap_or(true));
+        *points = Some(busy.filter_map(|stream| Some((stream.clone(), stream.mark().ok()?))).collect());
+    }
+    points.iter_mut().for_each(|points| points.retain(|(stream, mark)| !stream.has_reached(mark).unwrap_or(true)));
+    points.iter().all(Vec::is_empty)
+}
+
+/// Whether other work may hold up the end of `members`: communicators that are active on the
+/// devices on which NCCL frees memory, and other work there.
+fn is_held_up(members: &[Arc<Inner>]) -> bool {
+    Others::of(members).hold_up()
+}
+
+/// The work that may hold up the end of some ranks.
+pub(super) struct Others {
+    are_active: bool,
+    /// The devices on which NCCL frees memory.
+    devices: Vec<Device>,
+    /// The streams of all ranks that end with them. `None` if a thread has locked one of these
+    /// ranks, as it does while it is inside NCCL.
+    own: Option<Vec<Stream>>,
+}
+
+impl Others {
+    /// Neither calls CUDA nor waits.
+    pub(super) fn of(members: &[Arc<Inner>]) -> Self {
+        let are_active = !others_of(members.iter().map(|inner| &**inner)).is_empty();
+        let ranks: Vec<_> = members.iter().flat_map(|inner| inner.local_ranks.ranks()).collect();
+        let own: Option<Vec<_>> =
+            ranks.iter().map(|inner| inner.try_lock().map(|guard| guard.streams.all().to_vec())).collect();
+        let devices = devices_of(members);
+        Self { are_active, devices, own: own.map(|own| own.into_iter().flatten().collect()) }
+    }
+
+    /// Whether it is known which work is their own.
+    pub(super) fn are_known(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// As [`Self::hold_up`], but does not call CUDA: work that nobody has seen done counts, and all
+    /// work if it is not known which is their own.
+    pub(super) fn may_hold_up(&self) -> bool {
+        self.are_active || cuda::may_be_busy(&self.devices, |stream| self.is_own(stream))
+    }
+
+    fn hold_up(&self) -> bool {
+        // CUDA must not be called in host functions.
+        if self.are_active || cuda::in_host_function() {
+            return self.are_active;
+        }
+        self.are_known() && cuda::are_busy(&self.devices, |stream| self.is_own(stream))
+    }
+
+    /// Whether all work on `stream` ends with the ranks.
+    fn is_own(&self, stream: &Stream) -> bool {
+        let is_own = |own: &Vec<_>| own.contains(stream) && !stream.in_flight().may_have_other_work();
+        self.own.as_ref().is_some_and(is_own)
+    }
+}
+
+/// The devices on which NCCL frees memory when `members` end: none while other ranks of the same
+/// communicators live.
+fn devices_of(members: &[Arc<Inner>]) -> Vec<Device> {
+    let mut devices = Vec::new();
+    for inner in members {
+        let goes_on = |other: &Arc<Inner>| other.is_active() && !members.iter().any(|inner| Arc::ptr_eq(inner, other));
+        if !inner.local_ranks.ranks().iter().any(goes_on) {
+            devices.extend(inner.local_ranks.devices());
+        }
+    }
+    devices.sort_unstable_by_key(|device| device.ordinal());
+    devices.dedup();
+    devices
+}
+
+/// Ranks of other communicators that are active on the devices on which NCCL frees memory when
+/// `members` end.
+fn others_of<'a>(members: impl Iterator<Item = &'a Inner> + Clone) -> Vec<Arc<Inner>> {
+    let ends = |one: &Inner| members.clone().any(|inner| Arc::ptr_eq(&inner.local_ranks, &one.local_ranks));
+    let devices: Vec<_> = members.clone().flat_map(|inner| inner.local_ranks.devices()).collect();
+    let mut all = LOCAL_RANKS.ranks();
+    all.retain(|one| one.is_active() && !ends(one) && devices.contains(&one.device));
+    all
+}
+
+pub(super) fn at_most(time: Duration, deadline: &Deadline) -> Deadline {
+    Deadline::after(time.min(deadline.remaining()))
+}

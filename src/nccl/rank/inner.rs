@@ -1,0 +1,277 @@
+//! One rank of a communicator, as its handles, aborters, buffers and the watchdog share it.
+//!
+//! Every NCCL call on the rank is a visit through its [`Gate`]. The end of the rank waits until no
+//! visit is under way: NCCL corrupts the heap if a communicator is aborted while another thread is
+//! inside. One call is made beside a visit, to wake a thread that blocks inside NCCL: see
+//! [`interrupt`](crate::nccl::lifecycle::interrupt).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use super::factors::Factors;
+use super::gate::{Gate, Lock, Locked, LockedAll};
+use super::graphs::Graphs;
+use super::guarded::Guarded;
+use super::helper::Helper;
+use super::issued::Issued;
+use super::one_sided::OneSided;
+use super::scratch::Scratch;
+use super::state::StateMachine;
+use super::windows::Windows;
+use crate::cuda::{Device, Fate};
+use crate::error::{Error, Result};
+use crate::nccl::agree::checked::Checked;
+use crate::nccl::agree::dispute::Verdict;
+use crate::nccl::agree::in_process::InProcess;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::agree::points::Points;
+use crate::nccl::agree::recent::Recent;
+use crate::nccl::agree::splits::Splits;
+use crate::nccl::local_ranks::tree;
+use crate::nccl::raw::handle::Handle;
+use crate::sys;
+
+/// The ranks of one communicator that live in this process.
+pub(crate) type LocalRanks = tree::LocalRanks<Inner>;
+
+/// All ranks of this process, by communicator.
+pub(crate) static LOCAL_RANKS: tree::Roots<Inner> = tree::Roots::new();
+
+/// One rank of a communicator. It has cache lines of its own: every operation writes to it, and the
+/// ranks of a clique are allocated one after the other.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Inner {
+    pub(super) gate: Gate<Guarded>,
+    /// Live until the gate is shut and empty. From then on it belongs to the thread that ends the
+    /// rank.
+    handle: Handle,
+    me: Weak<Self>,
+    /// Unique among the communicators of this process.
+    pub(crate) id: u64,
+    /// The place of its lock in the order in which locks are taken. Ranks that share a lock have
+    /// the same.
+    pub(crate) order: u64,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) device: Device,
+    /// What the ranks of a clique compare.
+    pub(crate) in_process: Option<Arc<InProcess>>,
+    /// What the ranks of a checked communicator compare.
+    pub(crate) checked: OnceLock<Arc<Checked>>,
+    pub(super) state: StateMachine,
+    /// How it has ended, for threads that wait for its work.
+    pub(super) fate: Arc<Fate>,
+    /// The last visit that was seen to take long.
+    pub(super) stuck: AtomicU64,
+    pub(super) stopped: AtomicBool,
+    /// The ranks of the same communicator in this process.
+    pub(crate) local_ranks: Arc<LocalRanks>,
+    helper: Helper,
+    timeout_ms: AtomicU64,
+    /// For sums that must not be sums to NCCL.
+    pub(crate) factors: Factors,
+    /// Set once all devices that are known were found to reduce numbers of eight bits.
+    pub(crate) reduces_float8: OnceLock<()>,
+    pub(crate) windows: Windows,
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
+    pub(crate) one_sided: OneSided,
+    pub(crate) scratch: Scratch,
+    pub(crate) graphs: Graphs,
+    /// Written under the lock.
+    pub(crate) recent: Recent,
+    pub(crate) issued: Issued,
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) force_windows: bool,
+    /// Reductions of the user's that could not be destroyed when they were dropped.
+    dropped_ops: Mutex<Vec<sys::ncclRedOp_t>>,
+}
+
+/// What a new rank is made of.
+pub(crate) struct Parts {
+    pub(crate) handle: Handle,
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    pub(crate) device: Device,
+    pub(crate) local_ranks: Arc<LocalRanks>,
+    pub(crate) helper: Helper,
+    pub(crate) timeout: Duration,
+    /// Whether windows are made whatever is known of them.
+    pub(crate) force_windows: bool,
+    /// The lock that it shares with its parts, if these share its resources.
+    pub(crate) lock: Option<Arc<Lock>>,
+}
+
+/// A number that no other communicator has, and no lock that is shared.
+pub(crate) fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Inner {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let id = next_id();
+        let order = parts.lock.as_ref().map_or(id, |lock| lock.order);
+        let inner = Arc::new_cyclic(|me| Self {
+            gate: Gate::new(Guarded::default(), parts.lock),
+            handle: parts.handle,
+            me: me.clone(),
+            id,
+            order,
+            rank: parts.rank,
+            size: parts.size,
+            device: parts.device,
+            in_process: parts.local_ranks.in_process().cloned(),
+            checked: OnceLock::new(),
+            state: StateMachine::new(),
+            fate: Arc::default(),
+            stuck: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            local_ranks: parts.local_ranks,
+            helper: parts.helper,
+            timeout_ms: AtomicU64::new(0),
+            factors: Factors::default(),
+            reduces_float8: OnceLock::new(),
+            windows: Windows::default(),
+            one_sided: OneSided::default(),
+            scratch: Scratch::default(),
+            graphs: Graphs::default(),
+            recent: Recent::default(),
+            issued: Issued::default(),
+            force_windows: parts.force_windows,
+            dropped_ops: Mutex::default(),
+        });
+        inner.set_timeout(parts.timeout);
+        inner
+    }
+
+    #[inline]
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.timeout_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// How it has ended, for threads that wait for its work.
+    #[inline]
+    pub(crate) fn fate(&self) -> &Arc<Fate> {
+        &self.fate
+    }
+
+    /// A reference to this rank that does not keep it alive.
+    pub(crate) fn me(&self) -> &Weak<Self> {
+        &self.me
+    }
+
+    /// Takes the lock, whatever the state. `None` while another thread has it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_, Guarded>> {
+        self.gate.try_lock()
+    }
+
+    /// The lock that it shares with the communicators that share its resources.
+    #[inline]
+    pub(crate) fn shared_lock(&self) -> Option<&Arc<Lock>> {
+        self.gate.shared()
+    }
+
+    /// Whether it shares its resources with its parts.
+    #[inline]
+    pub(crate) fn shares_resources(&self) -> bool {
+        self.shared_lock().is_some()
+    }
+
+    /// Adds it to `all`, if one of them has its lock.
+    #[inline]
+    pub(crate) fn join<'a>(&'a self, all: &mut LockedAll<'a, Guarded>) -> bool {
+        all.join(&self.gate)
+    }
+
+    /// The handle, for threads that are inside, and for the thread that ends the rank. No other
+    /// thread uses it once [`Inner::is_left`].
+    #[inline]
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The thread that ends the rank.
+    pub(crate) fn helper(&self) -> &Helper {
+        &self.helper
+    }
+
+    /// Reductions that are still to be destroyed.
+    pub(crate) fn dropped_ops(&self) -> MutexGuard<'_, Vec<sys::ncclRedOp_t>> {
+        self.dropped_ops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns an error if there is no such rank, which a user named as `what`.
+    #[inline]
+    pub(crate) fn check_rank(&self, operation: &'static str, what: &'static str, rank: usize) -> Result<()> {
+        if rank < self.size {
+            return Ok(());
+        }
+        Err(Error::argument(operation, what, format!("a rank below {}", self.size), rank))
+    }
+}
+
+/// Other ranks of this process.
+impl Inner {
+    /// All ranks of its clique; itself alone if it is in no clique.
+    pub(crate) fn clique_ranks(&self) -> Vec<Arc<Self>> {
+        match &self.in_process {
+            Some(_) => self.local_ranks.ranks(),
+            None => self.me().upgrade().into_iter().collect(),
+        }
+    }
+
+    /// The other communicators of this rank that share resources with it and are active.
+    pub(crate) fn sharers(&self) -> Vec<Arc<Self>> {
+        if !self.shares_resources() {
+            return Vec::new();
+        }
+        let mut all = self.local_ranks.sharing_ranks();
+        all.retain(|other| other.order == self.order && other.id != self.id && other.is_active());
+        all
+    }
+}
+
+/// What it compares with other ranks.
+impl Inner {
+    /// Whether its ranks compare what they are about to do: those of a clique, and those of a
+    /// checked communicator.
+    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
+    pub(crate) fn compares(&self) -> bool {
+        self.in_process.is_some() || self.checked.get().is_some()
+    }
+
+    /// What its ranks have shown each other at points, if they compare.
+    #[cfg(nccl_ge_2_27)]
+    pub(crate) fn points(&self) -> Option<&Points> {
+        let points = self.in_process.as_ref().map(|in_process| &in_process.points);
+        points.or_else(|| self.checked.get().map(|checked| &checked.points))
+    }
+
+    /// What its ranks have asked for in splits, if they compare.
+    pub(crate) fn splits(&self) -> Option<&Splits> {
+        let splits = self.in_process.as_ref().map(|in_process| &in_process.splits);
+        splits.or_else(|| self.checked.get().map(|checked| &checked.splits))
+    }
+
+    /// Makes the error that all ranks report, each with its `operation`, after this rank has found
+    /// that others disagree.
+    #[cold]
+    pub(crate) fn decide(&self, operation: &'static str, verdict: Verdict) -> Error {
+        match (&self.in_process, self.checked.get()) {
+            (None, Some(checked)) => checked.decide(operation, verdict),
+            (None, None) => verdict.error(operation),
+            (Some(in_process), _) => {
+                let Verdict { rank, peer, expected, got } = verdict;
+                in_process.ledger.decide(rank, peer, expected, got).error(operation)
+            }
+        }
+    }
+}
