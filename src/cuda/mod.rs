@@ -155,6 +155,8 @@ pub(crate) use order::busy::{are_busy, may_be_busy};
 pub(crate) use order::captures::Quiet;
 pub use order::done::Done;
 pub use order::event::Event;
+#[cfg(feature = "nccl")]
+pub(crate) use order::gate::{Shut, shut as shut_gates};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::graph::{Graph, Shared};
 use super::life::LAUNCH;
+use crate::cuda::order::gate;
 use crate::cuda::order::recording::{Kept, Launch, note, order};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::turns::{LaunchTurns, Waits, outside_of_lending};
@@ -117,6 +118,7 @@ impl Launch for OneLaunch<'_> {
     fn enqueue(&mut self) -> Result<()> {
         let (shared, stream) = (self.shared, self.stream);
         let timeout = shared.party.as_ref().map_or_else(default_timeout, |party| party.timeout());
+        let _entered = gate::enter(LAUNCH, stream.device(), timeout)?;
         // SAFETY: the memory is kept alive by the graph, and by its uses, which are noted below; it was just ordered. Those who have to do
         // with the launch are ready: the handles of communicators are live, for who ends them ends their graphs before, and the ranks agree.
         let done = unsafe { shared.life.launch(stream, timeout) };

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use super::bracket::{Lend, LentUses};
 use crate::cuda::devices::check::{check_left, clear};
 use crate::cuda::devices::device::Device;
+use crate::cuda::order::gate;
 use crate::cuda::order::in_flight::{CHUNK, ENTRY};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::turns::Turns;
@@ -170,6 +171,7 @@ impl Stream {
         let origins = uses.origins(self);
         uses.order(self)?;
         let _lends = turns.lend();
+        let _entered = gate::enter(operation, self.device(), default_timeout())?;
         let _noted = Noted { stream: self, cost, uses, origins, _turns: turns };
         // Not taken for one of `f`.
         clear();

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use super::gate;
 use super::in_flight::ENTRY;
 use super::panics::Panics;
 use super::stream::Stream;
@@ -40,6 +41,7 @@ impl Stream {
         const OPERATION: &str = "Stream::launch_host";
         let _current = self.device().make_current(OPERATION)?;
         self.room_for_one(OPERATION, default_timeout())?;
+        let _entered = gate::enter(OPERATION, self.device(), default_timeout())?;
         let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), panics: Arc::clone(self.panics()) }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
         let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };

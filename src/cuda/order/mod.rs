@@ -6,6 +6,7 @@ pub(crate) mod captures;
 pub(crate) mod done;
 pub(crate) mod event;
 mod foreign;
+pub(crate) mod gate;
 pub(crate) mod host_function;
 pub(crate) mod in_flight;
 pub(crate) mod lanes;

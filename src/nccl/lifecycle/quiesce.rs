@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use crate::cuda::{self, Busy, Device, Mark, Stream};
+use crate::cuda::{self, Busy, Device, Mark, Shut, Stream};
 use crate::deadline::{Deadline, wait_until};
 use crate::error::{Error, Result};
 use crate::nccl::rank::gate::LockedAll;
@@ -33,9 +33,13 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long [`keep_out`] looks for a moment in which the others are idle, and how long they are
-/// kept out at most.
+/// kept out at most: longer than NCCL takes to free, as a kernel that begins before that is over may
+/// hold it up, and wait for a rank that it holds up.
 const LOOKS: Duration = Duration::from_millis(10);
-const KEEPS: Duration = Duration::from_millis(50);
+const KEEPS: Duration = Duration::from_millis(500);
+
+/// How often [`shut_gates`] waits for work that was launched since the devices were idle.
+const TRIES: usize = 5;
 
 /// How long an abort waits for the work of others that goes on, or goes on again since something
 /// was stopped.
@@ -103,15 +107,20 @@ pub(super) fn wait_for_devices(members: &[Arc<Inner>], busy: impl FnOnce()) {
 }
 
 /// Runs `free`, in which NCCL frees `members`, on a thread that ends them. If possible, other
-/// communicators enqueue nothing on these devices meanwhile, for a limited time.
+/// communicators enqueue nothing on these devices meanwhile, for a limited time, and nobody launches
+/// a host function, a kernel or a graph there.
 pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -> R {
+    let shut = shut_gates(members);
     let others = others_of(members.iter().map(|inner| &**inner));
-    let Some(kept) = (!others.is_empty()).then(|| keep_out(&others)).flatten() else { return free() };
+    let kept = (!others.is_empty()).then(|| keep_out(&others)).flatten();
+    if shut.is_none() && kept.is_none() {
+        return free();
+    }
     let (done, is_done) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let keeper = move || {
             let _ = is_done.recv_timeout(KEEPS);
-            drop(kept);
+            drop((shut, kept));
         };
         // If no thread can be started, nobody is kept out.
         let _ = thread::Builder::new().name("gpucomm-keeper".into()).spawn_scoped(scope, keeper);
@@ -119,6 +128,20 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
         drop(done);
         freed
     })
+}
+
+/// Shuts the gates of the devices at a moment in which no work is there that may not end.
+fn shut_gates(members: &[Arc<Inner>]) -> Option<Vec<Shut>> {
+    let devices = devices_of(members);
+    for _ in 0..TRIES {
+        let shut = cuda::shut_gates(&devices, LOOKS)?;
+        if !cuda::are_busy(&devices, |stream| !stream.in_flight().may_have_other_work()) {
+            return Some(shut);
+        }
+        drop(shut);
+        wait_for_devices(members, || {});
+    }
+    None
 }
 
 /// Takes the locks of all of `others` at a moment in which all of them are idle.

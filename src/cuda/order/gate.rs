@@ -1,0 +1,115 @@
+//! Keeps work that may not end off a device for a moment.
+//!
+//! NCCL waits for the whole device when it frees a communicator, and holds a lock of the driver
+//! meanwhile. It is asked to do so only when the device is idle, as far as this crate knows. A host
+//! function, a kernel or a graph that is launched between that look and the end of the call would
+//! hold up every later call for that device. So whoever launches one [enters](enter) the gate of the
+//! device, and NCCL frees while the gate is [shut].
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::cuda::devices::device::Device;
+use crate::deadline::Deadline;
+use crate::error::Result;
+
+/// How many devices have a gate of their own. If there are more, some share one.
+const GATES: usize = 64;
+
+/// The gate is shut; in the other bits, how many launches are inside.
+const SHUT: u32 = 1 << 31;
+
+static GATES_OF_DEVICES: [AtomicU32; GATES] = [const { AtomicU32::new(0) }; GATES];
+
+/// One launch inside a gate.
+pub(crate) struct Entered(&'static AtomicU32);
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A gate that is shut, as long as this lives.
+#[cfg(feature = "nccl")]
+pub(crate) struct Shut(&'static AtomicU32);
+
+#[cfg(feature = "nccl")]
+impl Drop for Shut {
+    fn drop(&mut self) {
+        self.0.fetch_and(!SHUT, Ordering::Release);
+    }
+}
+
+fn number(device: Device) -> usize {
+    device.ordinal().unsigned_abs() as usize % GATES
+}
+
+#[inline]
+fn try_enter(device: Device) -> Option<Entered> {
+    let gate = &GATES_OF_DEVICES[number(device)];
+    // Given back by the drop also if the gate is shut.
+    let before = gate.fetch_add(1, Ordering::Acquire);
+    let entered = Entered(gate);
+    (before & SHUT == 0).then_some(entered)
+}
+
+/// Enters the gate of `device` for one launch, for `operation`. Waits while the gate is shut.
+///
+/// # Errors
+/// [`Error::Timeout`](crate::Error::Timeout) if it stays shut.
+#[inline]
+pub(crate) fn enter(operation: &'static str, device: Device, timeout: Duration) -> Result<Entered> {
+    try_enter(device).map_or_else(|| wait(operation, device, timeout), Ok)
+}
+
+#[cold]
+fn wait(operation: &'static str, device: Device, timeout: Duration) -> Result<Entered> {
+    let deadline = Deadline::after(timeout);
+    let entered = deadline.until(|| Ok(try_enter(device)))?;
+    entered.ok_or_else(|| {
+        deadline.error(operation, format!("NCCL frees a communicator on {device}, and waits for all work there"))
+    })
+}
+
+/// Shuts the gates of `devices`. Returns `None` if a launch does not leave one of them within this
+/// time, or another thread has shut it.
+#[cfg(feature = "nccl")]
+pub(crate) fn shut(devices: &[Device], within: Duration) -> Option<Vec<Shut>> {
+    let mut numbers: Vec<_> = devices.iter().map(|device| number(*device)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let deadline = Deadline::after(within);
+    let try_shut = |gate: &'static AtomicU32| {
+        let shut = gate.compare_exchange(0, SHUT, Ordering::AcqRel, Ordering::Relaxed);
+        Ok(shut.is_ok().then(|| Shut(gate)))
+    };
+    let shut = |number: usize| deadline.until(|| try_shut(&GATES_OF_DEVICES[number])).ok().flatten();
+    numbers.into_iter().map(shut).collect()
+}
+
+#[cfg(all(test, feature = "nccl", gpucomm_emulator))]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    const MOMENT: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn nobody_enters_while_a_gate_is_shut() {
+        let device = Device::new(0).unwrap();
+        let entered = enter("test", device, MOMENT).unwrap();
+        assert!(shut(&[device], MOMENT).is_none(), "a launch is inside");
+        drop(entered);
+        let gates = shut(&[device, device], MOMENT).expect("nobody is inside");
+        assert!(shut(&[device], MOMENT).is_none(), "it is shut");
+        assert!(matches!(enter("test", device, MOMENT), Err(Error::Timeout { operation: "test", .. })));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| drop(enter("test", device, Duration::from_secs(60)).unwrap()));
+            drop(gates);
+            waits.join().unwrap();
+        });
+        assert!(shut(&[device], MOMENT).is_some());
+    }
+}
