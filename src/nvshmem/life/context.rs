@@ -233,6 +233,7 @@ impl Context {
             })?;
         }
         inner.set_over();
+        inner.watchdog.finalized();
         if !attached {
             // What graphs have of it goes with them: the library knows none of it any more.
             inner.left.end(&inner, OPERATION);

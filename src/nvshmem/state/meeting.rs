@@ -200,6 +200,7 @@ impl Inner {
             });
             // The others have done it.
             destroyed.inspect_err(|error| self.lose(error))?;
+            self.watchdog.forget(key);
         }
         Ok(())
     }
