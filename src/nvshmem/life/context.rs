@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::once;
-use crate::cuda::{Busy, Device};
+use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nvshmem::pe::Pe;
@@ -211,10 +211,7 @@ impl Context {
         inner.poll(OPERATION, &deadline, &Awaited::All, "work that uses symmetric memory", || {
             Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?)
         })?;
-        // The library waits for the whole device, without a deadline.
-        let mut busy = Busy::with(&[inner.device]);
-        let what = format!("other work on {}, all of which NVSHMEM waits for", inner.device);
-        inner.poll(OPERATION, &deadline, &Awaited::All, &what, || Ok(busy.is_over()))?;
+        inner.idle_all(OPERATION, &Awaited::All, &deadline, &[inner.device])?;
         let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
         let plan = Plan::new(OPERATION, Kind::Finalize);
         inner.meet(&plan)?;

@@ -293,6 +293,41 @@ fn memory_dropped_in_a_host_function() {
     });
 }
 
+/// The library waits for all of the device where it makes a team, without a deadline: this crate waits before.
+#[test]
+fn a_split_beside_work_that_does_not_end() {
+    as_pes(&[1, 2], |seat| {
+        let limit = slower(2.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        if ctx.status() == Status::LimitedMpg {
+            ctx.finalize().unwrap();
+            return;
+        }
+        let (stream, gate) = (Stream::new(seat.device).unwrap(), Gate::default());
+        let mut world = ctx.world().unwrap();
+        if seat.pe == 0 {
+            gate.hold(&stream).unwrap();
+        }
+        let config = gpucomm::nvshmem::TeamConfig::default();
+        let split = world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).map(drop);
+        let error = split.expect_err("the device of PE 0 is busy");
+        if seat.pe == 0 {
+            assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+            errors::names(&error, &["Team::split_strided", "other work on device"]);
+        } else {
+            assert!(matches!(error, Error::Timeout { .. } | Error::Gone { .. }), "{error:?}");
+        }
+        seat.meet();
+        gate.open();
+        if seat.n_pes == 1 {
+            // Nothing was agreed on: it goes on.
+            drop(world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).unwrap());
+        }
+        println!("1 passed");
+        std::process::exit(0);
+    });
+}
+
 /// A stream waits for a signal that does not come: the end says so in time.
 #[test]
 fn an_end_under_a_wait_for_a_signal() {
