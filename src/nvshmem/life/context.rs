@@ -60,7 +60,7 @@ pub struct Context {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Leaks {
-    /// Buffers that were forgotten.
+    /// Buffers that were forgotten, or dropped in a host function while a stream of others might still use them.
     pub buffers: usize,
     /// Their bytes.
     pub bytes: usize,
@@ -211,7 +211,14 @@ impl Context {
         inner.poll(OPERATION, &deadline, &Awaited::All, "work that uses symmetric memory", || {
             Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?)
         })?;
-        inner.idle_all(OPERATION, &Awaited::All, &deadline, &[inner.device])?;
+        let leaked = inner.dropped.leaked();
+        if let Some(other) = leaked.borrowed.iter().find(|device| **device != inner.device) {
+            let reason = format!(
+                "symmetric memory was dropped in a host function, and a stream of others on {other} may still use it: drop such memory elsewhere"
+            );
+            return Err(Error::InvalidUsage { operation: OPERATION, reason });
+        }
+        inner.idle_all(OPERATION, &Awaited::All, &deadline, &[&[inner.device][..], &leaked.devices].concat())?;
         let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
         let plan = Plan::new(OPERATION, Kind::Finalize);
         inner.meet(&plan)?;
