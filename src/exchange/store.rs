@@ -40,7 +40,8 @@ pub enum Swap {
 /// - [`id`](Self::id) is another one for each start of a process: a rank that was started again is somebody else.
 /// - Values outlive the rank that has set them.
 ///
-/// Answers are checked: another number of values than there were keys, or a value that is too long, is [`Error::Exchange`].
+/// Answers are checked: another number of values than there were keys, or a value that is too long, is [`Error::Exchange`]. So is a panic of
+/// a method that returns a `Result`.
 ///
 /// ```
 /// # use gpucomm::exchange::{Store, Swap, Threads};

@@ -21,9 +21,10 @@ enum Lie {
     Swaps,
     FewerEnds,
     MoreEnds,
+    Panics,
 }
 
-const LIES: [Lie; 10] = [
+const LIES: [Lie; 11] = [
     Lie::FewerValues,
     Lie::MoreValues,
     Lie::NoValues,
@@ -34,6 +35,7 @@ const LIES: [Lie; 10] = [
     Lie::Swaps,
     Lie::FewerEnds,
     Lie::MoreEnds,
+    Lie::Panics,
 ];
 
 struct Liar {
@@ -47,6 +49,12 @@ impl Liar {
     fn lies(&self) -> bool {
         let number = self.rng.fetch_add(1, Ordering::Relaxed);
         fastrand::Rng::with_seed(number).u32(..6) == 0
+    }
+
+    fn may_panic(&self) {
+        if self.lie == Lie::Panics && self.lies() {
+            std::panic::resume_unwind(Box::new("out of answers"));
+        }
     }
 }
 
@@ -64,10 +72,12 @@ impl Store for Liar {
     }
 
     fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        self.may_panic();
         self.inner.set(key, value, within)
     }
 
     fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        self.may_panic();
         let mut values = self.inner.get(keys, within)?;
         let there = |values: &mut Vec<Option<Vec<u8>>>, new: Vec<u8>| {
             values.iter_mut().flatten().for_each(|value| value.clone_from(&new));
@@ -85,24 +95,29 @@ impl Store for Liar {
     }
 
     fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        self.may_panic();
         let sum = self.inner.add(key, by, within)?;
         Ok(if self.lie == Lie::Sums && self.lies() { i64::MIN } else { sum })
     }
 
     fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        self.may_panic();
         let swap = self.inner.compare_and_set(key, expected, value, within)?;
         Ok(if self.lie == Lie::Swaps && self.lies() { Swap::Found(None) } else { swap })
     }
 
     fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        self.may_panic();
         self.inner.delete(key, within)
     }
 
     fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        self.may_panic();
         self.inner.clear(prefix, within)
     }
 
     fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        self.may_panic();
         let mut ends = self.inner.ended(ids, within)?;
         match self.lie {
             Lie::FewerEnds if self.lies() => drop(ends.pop()),
@@ -135,8 +150,8 @@ fn everything(store: Liar) -> Result<()> {
 
 #[test]
 fn nothing_panics_or_waits_for_ever() {
-    let (seed, mut told) = (seed(), 0);
-    for round in 0..40u64 {
+    let (seed, mut told, mut panics) = (seed(), 0, 0);
+    for round in 0..44u64 {
         let lie = LIES[usize::try_from(round).unwrap() % LIES.len()];
         let (place, start) = (Threads::new(2), Instant::now());
         let results: Vec<_> = std::thread::scope(|scope| {
@@ -151,7 +166,9 @@ fn nothing_panics_or_waits_for_ever() {
         });
         for result in results {
             let result = result.unwrap_or_else(|_| panic!("{lie:?}, round {round}: a panic"));
-            if let Err(Error::Exchange { operation: "Store::get" | "Store::ended", reason, .. }) = &result {
+            if let (Lie::Panics, Err(Error::Exchange { reason, .. })) = (lie, &result) {
+                panics += usize::from(reason.contains("the store has panicked: out of answers"));
+            } else if let Err(Error::Exchange { operation: "Store::get" | "Store::ended", reason, .. }) = &result {
                 assert!(reason.contains("the store has broken its rules: expected "), "{reason}");
                 told += 1;
             }
@@ -159,4 +176,5 @@ fn nothing_panics_or_waits_for_ever() {
         assert!(start.elapsed() < slower(20.0), "{lie:?}, round {round}: {:?}", start.elapsed());
     }
     assert!(told > 0, "no error named the wrong answer of a store");
+    assert!(panics > 0, "no error named the panic of a store");
 }

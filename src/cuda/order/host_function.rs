@@ -18,7 +18,8 @@ impl Stream {
     /// waits for it.
     ///
     /// `f` must not use this crate: methods that would call CUDA return [`InvalidUsage`](crate::Error::InvalidUsage). Memory that
-    /// is dropped there is freed by a thread of this crate; streams, events and the like are leaked. A panic is caught, and the next wait
+    /// is dropped there is freed by a thread of this crate, unless a stream of others ([`Stream::from_raw`]) may still use it, which may be gone by then: such
+    /// memory is leaked, as are streams, events and the like. A panic is caught, and the next wait
     /// for this stream returns it. If the device fails before it comes to `f`, `f` is leaked.
     ///
     /// ```

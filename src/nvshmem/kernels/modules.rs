@@ -9,16 +9,18 @@ use crate::sys;
 /// Kernels that call NVSHMEM find what they need in a variable of their module, which the library fills.
 impl Context {
     /// Wraps `nvshmemx_cumodule_init`: tells the kernels of a module of this PE's device where symmetric memory is. To be called before they are
-    /// launched; waits for the device.
+    /// launched; waits for all work on the device.
     ///
     /// # Safety
     /// `module` is loaded on this PE's device, with the device functions of this version of NVSHMEM, and stays so until
     /// [`finalize_cumodule`](Self::finalize_cumodule) or the end of the context: the library writes to it again later.
     ///
     /// # Errors
-    /// [`Error::Nvshmem`](crate::Error::Nvshmem) where it has no such functions, or those of another version.
+    /// [`Error::Nvshmem`](crate::Error::Nvshmem) where it has no such functions, or those of another version;
+    /// [`Error::Timeout`](crate::Error::Timeout) if other work on the device does not end in time.
     pub unsafe fn init_cumodule(&self, module: sys::CUmodule) -> Result<()> {
         const C: &str = "nvshmemx_cumodule_init";
+        self.inner().idle(C, &Awaited::Nobody, &self.inner().deadline())?;
         // SAFETY: as the caller promises.
         check(C, self.inner().on_quiet_device(C, &Awaited::Nobody, || unsafe { sys::nvshmemx_cumodule_init(module) })?)
     }
@@ -49,6 +51,7 @@ impl Context {
     #[cfg(nvshmem_ge_3_3)]
     pub unsafe fn init_culibrary(&self, library: sys::CUlibrary) -> Result<()> {
         const C: &str = "nvshmemx_culibrary_init";
+        self.inner().idle(C, &Awaited::Nobody, &self.inner().deadline())?;
         // SAFETY: as the caller promises.
         check(
             C,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::once;
-use crate::cuda::{Busy, Device};
+use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nvshmem::pe::Pe;
@@ -60,7 +60,7 @@ pub struct Context {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Leaks {
-    /// Buffers that were forgotten.
+    /// Buffers that were forgotten, or dropped in a host function while a stream of others might still use them.
     pub buffers: usize,
     /// Their bytes.
     pub bytes: usize,
@@ -211,10 +211,14 @@ impl Context {
         inner.poll(OPERATION, &deadline, &Awaited::All, "work that uses symmetric memory", || {
             Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?)
         })?;
-        // The library waits for the whole device, without a deadline.
-        let mut busy = Busy::with(&[inner.device]);
-        let what = format!("other work on {}, all of which NVSHMEM waits for", inner.device);
-        inner.poll(OPERATION, &deadline, &Awaited::All, &what, || Ok(busy.is_over()))?;
+        let leaked = inner.dropped.leaked();
+        if let Some(other) = leaked.borrowed.iter().find(|device| **device != inner.device) {
+            let reason = format!(
+                "symmetric memory was dropped in a host function, and a stream of others on {other} may still use it: drop such memory elsewhere"
+            );
+            return Err(Error::InvalidUsage { operation: OPERATION, reason });
+        }
+        inner.idle_all(OPERATION, &Awaited::All, &deadline, &[&[inner.device][..], &leaked.devices].concat())?;
         let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
         let plan = Plan::new(OPERATION, Kind::Finalize);
         inner.meet(&plan)?;
@@ -233,6 +237,7 @@ impl Context {
             })?;
         }
         inner.set_over();
+        inner.watchdog.finalized();
         if !attached {
             // What graphs have of it goes with them: the library knows none of it any more.
             inner.left.end(&inner, OPERATION);

@@ -173,26 +173,50 @@ unsafe fn begin(
     way: Option<Way>,
     given: Given<'_>,
 ) -> Result<std::sync::Arc<Inner>> {
+    let exchange = builder.exchange.as_ref();
+    let expected = match &way {
+        Some(Way::UniqueId { pe, n_pes, .. }) => Some((*pe as usize, *n_pes as usize)),
+        _ => exchange.map(|exchange| (exchange.rank(), exchange.size())),
+    };
+    let name = match &way {
+        Some(Way::UniqueId { id, .. }) => id.as_bytes().to_vec(),
+        _ => once::number().to_le_bytes().to_vec(),
+    };
+    let watch = |place| Watchdog::start(place, exchange, &name, builder.watchdog);
+    // With an id of one's own, a start can be tried again for as long as the library was not called: the others wait for that.
+    let mut starting =
+        Starting { watchdog: watch(expected)?, is_told: matches!(builder.bootstrap, Some(Bootstrap::Exchange)) };
+    // SAFETY: as the caller promises.
+    let begun = unsafe { begin_under(&mut starting, builder, device, (way, expected), given, watch) };
+    begun.inspect_err(|error| {
+        if starting.is_told {
+            starting.watchdog.give_up(error);
+        }
+    })
+}
+
+/// A start, of which the others are told if it fails.
+struct Starting {
+    watchdog: Watchdog,
+    is_told: bool,
+}
+
+/// # Safety
+/// As [`ContextBuilder::init`].
+unsafe fn begin_under(
+    starting: &mut Starting,
+    builder: &ContextBuilder,
+    device: Device,
+    (way, expected): (Option<Way>, Option<(usize, usize)>),
+    given: Given<'_>,
+    watch: impl Fn(Option<(usize, usize)>) -> Result<Watchdog>,
+) -> Result<std::sync::Arc<Inner>> {
     // The library waits for the whole device.
     Quiet::check(INIT, &[device])?;
     let deadline = Deadline::after(builder.limit());
     let _quiet = Quiet::keep(INIT, &[device], &deadline, || None)?;
     let stream = Stream::new(device)?;
     let _current = device.bind(INIT)?;
-    let exchange = builder.exchange.clone();
-    let expected = match &way {
-        Some(Way::UniqueId { pe, n_pes, .. }) => Some((*pe as usize, *n_pes as usize)),
-        _ => exchange.as_ref().map(|exchange| (exchange.rank(), exchange.size())),
-    };
-    let name = match &way {
-        Some(Way::UniqueId { id, .. }) => id.as_bytes().to_vec(),
-        _ => once::number().to_le_bytes().to_vec(),
-    };
-    let watch = |place| match builder.watchdog {
-        true => Watchdog::start(place, exchange.as_ref(), &name),
-        false => Ok(Watchdog::off()),
-    };
-    let watchdog = watch(expected)?;
     let since = Instant::now();
     let environment = match &given {
         Some((flags, _)) => flags & launcher::TOLD == 0,
@@ -203,9 +227,10 @@ unsafe fn begin(
         // From here on the library has been called.
         once::spoilt();
     }
+    starting.is_told = true;
     // SAFETY: as the caller promises.
     let init = || unsafe { call(way, given) };
-    undisturbing(|| watchdog.during("nvshmemx_hostlib_init_attr", builder.limit(), &Awaited::All, init))?;
+    undisturbing(|| starting.watchdog.during("nvshmemx_hostlib_init_attr", builder.limit(), &Awaited::All, init))?;
     let has_nccl = !is_set("NVSHMEM_DISABLE_NCCL", false) && sys::behavior::nvshmem_has_found_nccl();
     // SAFETY: may be called at any time.
     let status = unsafe { sys::nvshmemx_init_status() };
@@ -217,11 +242,14 @@ unsafe fn begin(
         launcher::check(n_pes)?;
     }
     // Where the library alone knew how many PEs there are, another one goes on.
-    let watchdog = if expected == Some((pe, n_pes)) { watchdog } else { watch(Some((pe, n_pes)))? };
+    if expected != Some((pe, n_pes)) {
+        starting.watchdog = watch(Some((pe, n_pes)))?;
+    }
     let bytes = Board::bytes(n_pes);
     // SAFETY: the library runs, and all PEs do this first.
     let calloc = || unsafe { sys::nvshmem_calloc(bytes, 1) };
-    let address = undisturbing(|| Ok(watchdog.during("nvshmem_calloc", builder.limit(), &Awaited::All, calloc)))?;
+    let address =
+        undisturbing(|| Ok(starting.watchdog.during("nvshmem_calloc", builder.limit(), &Awaited::All, calloc)))?;
     if address.is_null() {
         return Err(Error::OutOfMemory { operation: INIT, bytes, place: device.to_string() });
     }
@@ -235,6 +263,8 @@ unsafe fn begin(
         .map(|pe| !unsafe { sys::nvshmem_ptr(address, pe as c_int) }.is_null())
         .collect();
     let board = Board::new(Address::new(address), device, n_pes);
+    // From here on the context tells the others.
+    let watchdog = std::mem::replace(&mut starting.watchdog, Watchdog::start(None, None, &[], false)?);
     let found = Found {
         device,
         pe,
@@ -250,7 +280,7 @@ unsafe fn begin(
         since,
     };
     let inner = Inner::new(found);
-    warm_up(&inner)?;
+    warm_up(&inner).inspect_err(|error| inner.lose(error))?;
     once::there();
     Ok(inner)
 }

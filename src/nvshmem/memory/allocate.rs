@@ -106,7 +106,8 @@ impl Context {
         self.allocate(OPERATION, len, Some(alignment.max(align_of::<T>()).max(size_of::<usize>())), First::Zeros)
     }
 
-    /// Comes together with all other PEs, and frees what all of them have dropped. Collective.
+    /// Comes together with all other PEs, and frees what all of them have dropped. Collective. A team is destroyed only if the device of each member has
+    /// nothing to do, because NVSHMEM waits for all of it.
     ///
     /// ```
     /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};

@@ -39,7 +39,9 @@ impl Block {
             let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
             dropped.put(number, [Some(freed.uses), rest].into_iter().flatten().collect());
         });
-        let alloc = Allocation::external(address, bytes, inner.device, 0, free);
+        let all = Arc::clone(&inner.dropped);
+        let leaked = Box::new(move |uses: &Uses| all.leak(number, uses));
+        let alloc = Allocation::external_or_leaked((address, bytes), inner.device, free, leaked);
         inner.own.add(Key::Allocation(alloc.id()));
         let memory = Arc::downgrade(&alloc);
         let block = Arc::new_cyclic(|me| Self {
@@ -98,6 +100,7 @@ impl Drop for Block {
             uses.let_go();
         } else if uses.needs_borrowed() {
             // A host function must not call CUDA, and the borrowed stream may be gone later. So the memory is leaked.
+            self.inner.dropped.leak(self.number, &uses);
             std::mem::forget((Arc::clone(&self.alloc), uses));
             return;
         }

@@ -3,7 +3,7 @@
 use super::inner::Inner;
 use super::order::Kept;
 use super::watchdog::Awaited;
-use crate::cuda::{Lend, Quiet, Stream, undisturbing};
+use crate::cuda::{Busy, Device, Lend, Quiet, Stream, undisturbing};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -54,6 +54,26 @@ impl Inner {
         f: impl FnOnce() -> R,
     ) -> Result<R> {
         self.on_quiet_device_by(operation, awaited, &self.deadline(), f)
+    }
+
+    /// Waits until the device has nothing to do, before a call for which these PEs come together: the library waits for all of the device there, without a
+    /// deadline. It does not see streams of others ([`Stream::from_raw`]).
+    pub(crate) fn idle(&self, operation: &'static str, awaited: &Awaited, deadline: &Deadline) -> Result<()> {
+        self.idle_all(operation, awaited, deadline, &[self.device])
+    }
+
+    /// The same of several devices.
+    pub(crate) fn idle_all(
+        &self,
+        operation: &'static str,
+        awaited: &Awaited,
+        deadline: &Deadline,
+        devices: &[Device],
+    ) -> Result<()> {
+        let mut busy = Busy::with(devices);
+        let device = busy.device().unwrap_or(self.device);
+        let what = format!("other work on {device}, all of which NVSHMEM waits for");
+        self.poll(operation, deadline, awaited, &what, || Ok(busy.is_over()))
     }
 
     /// The same, where the device has to be quiet by then.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::{Address, Uses};
+use crate::cuda::{Address, Device, Stream, Uses};
 use crate::error::Result;
 
 /// All blocks, by number. PEs allocate and free together, so a number means the same on all of them.
@@ -40,6 +40,17 @@ struct Block {
     live: Arc<dyn Live>,
     /// What is left to be done with it, where it was dropped.
     dropped: Option<Vec<Uses>>,
+    /// Where it is used, if it was leaked: nobody knows until when.
+    leaked: Option<Leaked>,
+}
+
+/// Who uses a block that was leaked.
+#[derive(Default, Clone)]
+pub(crate) struct Leaked {
+    /// The devices of the streams that use it.
+    pub(crate) devices: Vec<Device>,
+    /// Those of streams of others, of which nobody knows whether they are still there.
+    pub(crate) borrowed: Vec<Device>,
 }
 
 impl Dropped {
@@ -56,7 +67,7 @@ impl Dropped {
 
     /// Adds a block with that number.
     pub(crate) fn add(&self, number: u64, address: Address, bytes: usize, span: usize, live: Arc<dyn Live>) {
-        let block = Block { address, bytes, span, put_down: false, live, dropped: None };
+        let block = Block { address, bytes, span, put_down: false, live, dropped: None, leaked: None };
         self.all().blocks.insert(number, block);
     }
 
@@ -70,7 +81,7 @@ impl Dropped {
     /// How many blocks are still in use by others than their buffer: by graphs.
     pub(crate) fn in_graphs(&self) -> usize {
         let all = self.all();
-        let live = all.blocks.values().filter(|block| block.dropped.is_none());
+        let live = all.blocks.values().filter(|block| block.dropped.is_none() && block.leaked.is_none());
         live.filter(|block| block.put_down || block.live.is_held()).count()
     }
 
@@ -79,6 +90,27 @@ impl Dropped {
         if let Some(block) = self.all().blocks.get_mut(&number) {
             block.dropped = Some(uses);
         }
+    }
+
+    /// A block is gone, and its memory is not freed before the library ends: it was dropped where nobody can tell what still uses it.
+    pub(crate) fn leak(&self, number: u64, uses: &Uses) {
+        let devices = uses.lanes().map(Stream::device).collect();
+        let borrowed = uses.unmarked().filter(|stream| stream.is_borrowed()).map(Stream::device).collect();
+        if let Some(block) = self.all().blocks.get_mut(&number) {
+            let leaked = block.leaked.get_or_insert_default();
+            leaked.devices.extend::<Vec<_>>(devices);
+            leaked.borrowed.extend::<Vec<_>>(borrowed);
+        }
+    }
+
+    /// Who may use the blocks that were leaked.
+    pub(crate) fn leaked(&self) -> Leaked {
+        let mut all = Leaked::default();
+        for leaked in self.all().blocks.values().filter_map(|block| block.leaked.as_ref()) {
+            all.devices.extend(&leaked.devices);
+            all.borrowed.extend(&leaked.borrowed);
+        }
+        all
     }
 
     /// The numbers of all blocks, and of each whether it can be freed here.
@@ -110,12 +142,14 @@ impl Dropped {
         Ok(true)
     }
 
-    /// Returns true if all uses of all blocks are done, also of those that live or were forgotten. Does not wait.
+    /// Returns true if all uses of all blocks are done, also of those that live or were forgotten. Does not wait. For blocks that were
+    /// leaked, [`leaked`](Self::leaked) says what is known.
     pub(crate) fn all_are_done(&self) -> Result<bool> {
         if !self.is_done()? {
             return Ok(false);
         }
-        let live = |block: &Block| block.dropped.is_none().then(|| Arc::clone(&block.live));
+        let is_live = |block: &Block| block.dropped.is_none() && block.leaked.is_none();
+        let live = |block: &Block| is_live(block).then(|| Arc::clone(&block.live));
         let live: Vec<_> = self.all().blocks.values().filter_map(live).collect();
         // Without the lock, which a block takes that is dropped meanwhile.
         for block in live {

@@ -151,12 +151,14 @@ impl Inner {
         Error::Aborted { operation, reason }
     }
 
-    /// From now on nobody uses the library: other PEs, or this one, may be anywhere in it.
+    /// From now on nobody uses the library: other PEs, or this one, may be anywhere in it. The others are told not to wait for this one.
     #[cold]
     pub(crate) fn lose(&self, error: &Error) {
         let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
         why.get_or_insert_with(|| error.clone());
         self.over.store(true, Ordering::Release);
+        drop(why);
+        self.watchdog.give_up(error);
     }
 
     /// One more handle that does not borrow the context.

@@ -1,7 +1,7 @@
 //! Whether this PE has come to a meeting so late that another one may have given up on it.
 //!
-//! Nobody waits in a meeting before this PE has come to the one before it. So, if less time has passed since then than the shortest timeout,
-//! nobody has given up, and nobody need be asked.
+//! Nobody waits in a meeting before this PE has come to the one before it. A PE that waits gives up at its timeout, or soon after it knows that another
+//! one has ended. So, if less time has passed since then than either of these takes, nobody has given up, and nobody need be asked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -35,11 +35,12 @@ impl Shortest {
         self.0.fetch_min(timeouts.min().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether a PE may have given up that has waited since `since`, or for who knows how long. An eighth of its timeout is left for threads that
-    /// run late.
-    pub(crate) fn may_be_over(&self, since: Option<Instant>) -> bool {
+    /// Whether a PE may have given up that has waited since `since`, or for who knows how long. It does so no sooner than `soonest`, or at its timeout. An
+    /// eighth of either is left for threads that run late.
+    pub(crate) fn may_be_over(&self, since: Option<Instant>, soonest: Duration) -> bool {
         let shortest = self.0.load(Ordering::Relaxed);
-        since.is_none_or(|since| milliseconds(since.elapsed()) >= shortest - shortest / 8)
+        let soonest = shortest.min(milliseconds(soonest));
+        since.is_none_or(|since| milliseconds(since.elapsed()) >= soonest - soonest / 8)
     }
 }
 
@@ -56,9 +57,11 @@ mod tests {
     fn the_shortest_timeout_counts() {
         let shortest = Shortest::new(Duration::from_secs(3600));
         let since = |ms| Instant::now().checked_sub(Duration::from_millis(ms));
-        assert!(!shortest.may_be_over(since(2000)));
+        let soonest = Duration::from_secs(60);
+        assert!(!shortest.may_be_over(since(2000), soonest));
+        assert!(shortest.may_be_over(since(2000), Duration::from_millis(600)));
         shortest.hear([600_000, 2000].into_iter());
-        assert!(shortest.may_be_over(since(2000)) && shortest.may_be_over(since(1800)));
-        assert!(!shortest.may_be_over(Some(Instant::now())) && shortest.may_be_over(None));
+        assert!(shortest.may_be_over(since(2000), soonest) && shortest.may_be_over(since(1800), soonest));
+        assert!(!shortest.may_be_over(Some(Instant::now()), soonest) && shortest.may_be_over(None, soonest));
     }
 }

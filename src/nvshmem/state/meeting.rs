@@ -7,7 +7,7 @@ use super::inner::Inner;
 use super::say::TIMEOUT;
 use super::teams::{AT_ONCE as TEAMS, TeamState};
 use super::watchdog::Awaited;
-use crate::cuda::Quiet;
+use crate::cuda::{Busy, Quiet};
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -156,7 +156,11 @@ impl Inner {
             words[BITS + at / 64] |= u64::from(*free) << (at % 64);
         }
         words[KEYS - extra.len()..KEYS].copy_from_slice(extra);
-        let keys = self.teams.to_destroy(self.board.rounds())?;
+        let mut keys = self.teams.to_destroy(self.board.rounds())?;
+        // The library waits for the whole device where it destroys a team: that is left to another meeting while the device is busy.
+        if !keys.is_empty() && !Busy::with(&[self.device]).is_over() {
+            keys.clear();
+        }
         words[KEYS..KEYS + keys.len()].copy_from_slice(&keys);
         let said = self.say(operation, &words)?;
         plan.compare(&said, &(0..self.n_pes).collect::<Vec<_>>())?;
@@ -200,6 +204,7 @@ impl Inner {
             });
             // The others have done it.
             destroyed.inspect_err(|error| self.lose(error))?;
+            self.watchdog.forget(key);
         }
         Ok(())
     }

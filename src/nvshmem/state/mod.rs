@@ -15,6 +15,7 @@ pub(crate) mod meeting;
 mod notes;
 pub(crate) mod order;
 pub(crate) mod own;
+mod questions;
 mod say;
 pub(crate) mod settle;
 mod slots;

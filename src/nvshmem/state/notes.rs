@@ -1,13 +1,21 @@
 //! What PEs tell each other over the exchange while they wait for each other within NVSHMEM: in what, and that they have given up.
 
 use std::fmt::Write as _;
+use std::thread;
 use std::time::Duration;
 
+use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::exchange::{Came, Exchange};
 
 /// How long a question at the end of a wait may take.
 const ASK: Duration = Duration::from_secs(2);
+
+/// How long the answer to any question is waited for: the store may take a second more than it is allowed, and is asked again once.
+pub(super) const ANSWER: Duration = Duration::from_secs(7);
+
+/// How long it is before a store is asked again that has failed.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a question during a wait may take.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -53,11 +61,28 @@ impl Notes {
         let _ = self.exchange.leave_note(&given_up(self.pe), how.as_bytes(), ASK);
     }
 
-    /// The first of `pes` that has ended, or has given up. Does not wait for a store that does not answer.
-    pub(super) fn absent(&self, pes: &[usize]) -> Option<Absent> {
-        let others: Vec<usize> = pes.iter().copied().filter(|pe| *pe != self.pe).collect();
-        if let Some((pe, how)) = self.exchange.departed_of(&others, GLANCE) {
-            return Some(Absent { pe, how });
+    /// Says that this PE has finalized.
+    pub(super) fn finalized(&self) {
+        let deadline = Deadline::after(ASK * 2);
+        while self.exchange.leave_note(&finalized(self.pe), &[], ASK).is_err() && !deadline.expired() {
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// The first of these others that has ended, or has given up. At the end of the library, a PE that has finalized may have ended. Does not wait for a
+    /// store that does not answer.
+    pub(super) fn absent(&self, others: &[usize], at_end: bool) -> Option<Absent> {
+        let mut others = others.to_vec();
+        while let Some((pe, how)) = self.exchange.departed_of(&others, GLANCE) {
+            if at_end {
+                // Asked after that: who finalizes says so before it ends. If the store does not say, nobody knows.
+                let keys: Vec<_> = others.iter().map(|pe| finalized(*pe)).collect();
+                let mut notes = self.exchange.notes_now(&keys).ok()?.into_iter();
+                others.retain(|_| notes.next().is_some_and(|note| note.is_none()));
+            }
+            if others.contains(&pe) {
+                return Some(Absent { pe, how });
+            }
         }
         let keys: Vec<_> = others.iter().map(|pe| given_up(*pe)).collect();
         let notes = self.exchange.notes_now(&keys).ok()?;
@@ -65,32 +90,46 @@ impl Notes {
         found.map(|(pe, note)| Absent { pe, how: String::from_utf8_lossy(&note).into_owned() })
     }
 
-    /// This PE gives up on a meeting: whether it may, as no other one has gone on from there.
+    /// This PE gives up on a meeting. Returns false if it may not, because another one has gone on from there.
     pub(super) fn gives_up(&self, point: Point, how: &str) -> bool {
-        let note = format!("{} {how}", self.pe);
-        let stands = self.exchange.leave_first("give up", &meeting(point), note.as_bytes(), ASK);
+        let stands = self.settle("give up", point, &format!("{} {how}", self.pe));
+        // If the store does not say, it gives up all the same: nothing else is left to it.
         stands.map_or(true, |stands| stands != PASSED.as_bytes())
     }
 
-    /// This PE goes on from a meeting to which all have come: who had given up before, if anybody had.
-    pub(super) fn passes(&self, point: Point) -> Option<Absent> {
-        let stands = self.exchange.leave_first("meet", &meeting(point), PASSED.as_bytes(), ASK).ok()?;
+    /// This PE goes on from a meeting to which all have come. Returns who had given up before, if anybody had.
+    ///
+    /// # Errors
+    /// Those of the store: nobody knows then whether it may go on.
+    pub(super) fn passes(&self, point: Point) -> Result<Option<Absent>> {
+        let stands = self.settle("meet", point, PASSED)?;
         let stands = String::from_utf8_lossy(&stands);
-        let (pe, how) = stands.split_once(' ')?;
-        Some(Absent { pe: pe.parse().ok()?, how: how.to_owned() })
+        let given_up = stands.split_once(' ').and_then(|(pe, how)| Some((pe.parse().ok()?, how.to_owned())));
+        Ok(given_up.map(|(pe, how)| Absent { pe, how }))
     }
 
-    /// Adds to a report what is known of the others of `pes`.
-    pub(super) fn report(&self, report: &mut String, pes: &[usize], absent: Option<&Absent>) {
-        let others = pes.iter().copied().filter(|pe| *pe != self.pe);
-        let keys: Vec<_> = others.map(|pe| (pe, waits(pe))).collect();
-        let Ok(notes) = self.exchange.notes(&keys, ASK) else {
-            report.push_str(" Who is missing is not known: the exchange does not answer.");
-            if let Some(Absent { pe, how }) = absent {
-                let _ = write!(report, " PE {pe} {how}.");
+    /// What stands for a meeting when this PE has tried to leave `note` there. A store that has not answered may have taken the note, or not: it is
+    /// asked again, for a while.
+    fn settle(&self, operation: &'static str, point: Point, note: &str) -> Result<Vec<u8>> {
+        let deadline = Deadline::after(ASK * 2);
+        loop {
+            match self.exchange.leave_first(operation, &meeting(point), note.as_bytes(), ASK) {
+                Err(_) if !deadline.expired() => thread::sleep(PAUSE),
+                stands => return stands,
             }
-            return;
-        };
+        }
+    }
+
+    /// Takes away what was written for a meeting that is over for all PEs.
+    pub(super) fn forget(&self, point: Point) {
+        self.exchange.take_note(&meeting(point));
+    }
+
+    /// What is known of these PEs, for a report.
+    pub(super) fn report(&self, others: &[usize], absent: Option<&Absent>) -> String {
+        let keys: Vec<_> = others.iter().map(|pe| (*pe, waits(*pe))).collect();
+        let Ok(notes) = self.exchange.notes(&keys, ASK) else { return Self::unknown(absent) };
+        let mut report = String::new();
         for ((pe, _), note) in keys.iter().zip(notes) {
             let _ = match (absent.filter(|absent| absent.pe == *pe), &note) {
                 (Some(Absent { how, .. }), _) | (None, Came::Ended(how)) => write!(report, " PE {pe} {how}."),
@@ -98,6 +137,13 @@ impl Notes {
                 (None, Came::NotYet) => write!(report, " PE {pe} has not come: it waits in no call of the library."),
             };
         }
+        report
+    }
+
+    /// The same where the exchange does not answer.
+    pub(super) fn unknown(absent: Option<&Absent>) -> String {
+        let absent = absent.map(|Absent { pe, how }| format!(" PE {pe} {how}.")).unwrap_or_default();
+        format!(" Who is missing is not known: the exchange does not answer.{absent}")
     }
 }
 
@@ -111,7 +157,53 @@ fn given_up(pe: usize) -> String {
     format!("given-up/{pe}")
 }
 
+/// The key under which a PE says that it has finalized.
+fn finalized(pe: usize) -> String {
+    format!("finalized/{pe}")
+}
+
 /// The key under which the first PE to go on from a meeting, or to give up on it, says which of the two it does.
 fn meeting((team, number): Point) -> String {
     format!("meets/{team:x}/{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::Threads;
+
+    /// Two PEs, and what the first one finds of the second, which has done `last` and then ended: during any call, and at the end of the library.
+    fn ended(last: impl FnOnce(&Notes) + Send) -> [Option<String>; 2] {
+        let place = Threads::new(2);
+        let notes = |rank: usize| Notes::new(&Exchange::join(place.store(rank).unwrap()).unwrap(), b"a start").unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| last(&notes(1)));
+            let first = notes(0);
+            second.join().unwrap();
+            [false, true].map(|at_end| first.absent(&[1], at_end).map(|absent| absent.how))
+        })
+    }
+
+    #[test]
+    fn who_has_finalized_may_end() {
+        let [during, at_end] = ended(Notes::finalized);
+        assert!(during.is_some(), "it has ended");
+        assert_eq!(at_end, None);
+        let [during, at_end] = ended(|_| {});
+        assert!(during.is_some() && at_end == during, "{during:?}, {at_end:?}");
+        let [_, at_end] = ended(|notes| notes.gave_up("has given up"));
+        assert!(at_end.is_some());
+    }
+
+    #[test]
+    fn a_meeting_is_given_up_or_passed() {
+        let place = Threads::new(1);
+        let notes = Notes::new(&Exchange::join(place.store(0).unwrap()).unwrap(), b"a start").unwrap();
+        assert!(notes.gives_up((0, 1), "has died"));
+        assert_eq!(notes.passes((0, 1)).unwrap(), Some(Absent { pe: 0, how: "has died".to_owned() }));
+        assert_eq!(notes.passes((0, 2)).unwrap(), None);
+        assert!(!notes.gives_up((0, 2), "has died"));
+        notes.forget((0, 2));
+        assert!(notes.gives_up((0, 2), "has died"));
+    }
 }

@@ -57,7 +57,10 @@ impl Inner {
             )
         });
         self.met.set(begun);
-        said.inspect_err(|error| self.lose(error))
+        said.inspect_err(|error| {
+            self.watchdog.abandon(operation, point, error);
+            self.lose(error);
+        })
     }
 
     /// The same among the members of a team, which other PEs need not know of. Not where PEs share devices: teams have no barrier there.
@@ -77,7 +80,10 @@ impl Inner {
             })
         });
         team.met.set(begun);
-        said.inspect_err(|error| self.lose(error))
+        said.inspect_err(|error| {
+            self.watchdog.abandon(operation, point, error);
+            self.lose(error);
+        })
     }
 
     /// Has `f` enqueue the transfer of a word, which holds `bits`, from symmetric memory of this PE to `memory`, on the context's own stream, and waits for it.
@@ -138,7 +144,7 @@ impl Inner {
         };
         let said: Vec<Words> = places.iter().zip(pes).map(at).collect();
         self.shortest.hear(said.iter().map(|words| words[TIMEOUT]));
-        if self.shortest.may_be_over(since) {
+        if pes.len() > 1 && self.watchdog.may_be_given_up(&self.shortest, since) {
             self.watchdog.pass(operation, point)?;
         }
         Ok(said)

@@ -1,16 +1,20 @@
 //! What ends the process where a thread waits for other PEs within the library, which never gives up.
 //!
-//! It asks the exchange meanwhile who has ended: nobody waits for a PE of which that is known.
+//! It has the exchange asked meanwhile who has ended: nobody waits for a PE of which that is known. The thread with the clock does not ask
+//! itself, because a store may block.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::notes::{Absent, Notes, Point};
+use super::lateness::Shortest;
+use super::notes::{ANSWER, Absent, Notes, Point};
+use super::questions::Questions;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
@@ -28,6 +32,9 @@ const TELL: Duration = Duration::from_millis(500);
 
 /// How long the note of a call stays that has given up.
 const STAY: Duration = Duration::from_secs(5);
+
+/// How long the end of a call waits until its note is taken away.
+const TAKE: Duration = Duration::from_secs(1);
 
 /// How often it asks the exchange who has ended.
 const ASKS: Duration = Duration::from_millis(200);
@@ -56,10 +63,11 @@ pub(crate) enum Awaited {
     Members(Arc<[usize]>),
 }
 
-/// Looks after the calls of one context, from a thread of its own.
+/// Looks after the calls of one context, from a thread of its own. Also without that thread it tells the other PEs what this one does.
 pub(crate) struct Watchdog {
-    /// `None` where there is to be none.
-    shared: Option<Arc<Shared>>,
+    shared: Arc<Shared>,
+    /// Whether there is a thread.
+    is_on: bool,
 }
 
 struct Shared {
@@ -69,7 +77,11 @@ struct Shared {
     over: Condvar,
     /// The PE, and how many there are; `None` where the library is to say so, and has not.
     place: Option<(usize, usize)>,
-    notes: Option<Notes>,
+    questions: Option<Questions>,
+    /// The last meeting of each team that this PE has gone on from and has told the others.
+    passed: Mutex<BTreeMap<u64, u64>>,
+    /// Whether the others are told that this PE comes to nothing more.
+    has_left: AtomicBool,
     /// The call that waits for a PE that does not come any more; 0 where there is none.
     in_vain: AtomicU64,
 }
@@ -115,23 +127,35 @@ impl Waits {
 struct Asked {
     call: u64,
     last: Option<Instant>,
+    /// The question that has no answer yet, and the call that it is of.
+    open: Option<(u64, Receiver<Option<Absent>>)>,
     /// Who does not come, and how often it still looks before it says so.
     absent: Option<(Absent, u32)>,
 }
 
+impl Asked {
+    /// Who does not come, once, when the call has had time to be over all the same.
+    fn due(&mut self) -> Option<Absent> {
+        let (absent, rest) = self.absent.as_mut()?;
+        *rest = rest.checked_sub(1)?;
+        (*rest == 0).then(|| absent.clone())
+    }
+}
+
 /// The call is over, also where it panics.
-struct Over<'s>(&'s Shared);
+struct Over<'s>(&'s Arc<Shared>);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
         let told = {
             let mut now = self.0.now();
             now.waits = None;
-            now.told != 0 && !now.note_stays()
+            if now.note_stays() { 0 } else { now.told }
         };
         // What a PE does that dies from now on is not that it waits.
-        if told {
-            self.0.take_note();
+        if let Some(questions) = self.0.questions.as_ref().filter(|_| told != 0) {
+            let shared = Arc::clone(self.0);
+            questions.ask(TAKE, move |notes| shared.take_note(notes, told));
         }
     }
 }
@@ -144,25 +168,29 @@ impl Now {
 }
 
 impl Watchdog {
-    /// None.
-    pub(crate) fn off() -> Self {
-        Self { shared: None }
-    }
-
-    /// For a PE of so many, which asks the others by `exchange`, if there is one and it has the same ranks. All PEs have the same name for this
-    /// `start`.
-    pub(crate) fn start(place: Option<(usize, usize)>, exchange: Option<&Exchange>, start: &[u8]) -> Result<Self> {
-        let (now, note, over, in_vain) = Default::default();
+    /// For a PE of so many, which tells the others by `exchange`, if there is one and it has the same ranks. All PEs have the same name for this
+    /// `start`. The thread is there only if it `is_on`.
+    pub(crate) fn start(
+        place: Option<(usize, usize)>,
+        exchange: Option<&Exchange>,
+        start: &[u8],
+        is_on: bool,
+    ) -> Result<Self> {
+        let (now, note, over, in_vain, passed, has_left) = Default::default();
         let exchange = exchange.filter(|exchange| place == Some((exchange.rank(), exchange.size())));
-        let notes = exchange.map(|exchange| Notes::new(exchange, start)).transpose()?;
-        let shared = Arc::new(Shared { now, note, over, place, notes, in_vain });
-        let watched = Arc::clone(&shared);
-        let spawned = thread::Builder::new().name("nvshmem watchdog".to_owned()).spawn(move || watched.watch());
-        spawned.map_err(|error| Error::InvalidUsage {
-            operation: "ContextBuilder::init",
-            reason: format!("no thread for the watchdog: {error}"),
-        })?;
-        Ok(Self { shared: Some(shared) })
+        // Of others, of which the only PE has none.
+        let exchange = exchange.filter(|exchange| exchange.size() > 1);
+        let questions = exchange.map(|exchange| Notes::new(exchange, start)).transpose()?.map(Questions::new);
+        let shared = Arc::new(Shared { now, note, over, place, questions, passed, has_left, in_vain });
+        if is_on {
+            let watched = Arc::clone(&shared);
+            let spawned = thread::Builder::new().name("nvshmem watchdog".to_owned()).spawn(move || watched.watch());
+            spawned.map_err(|error| Error::InvalidUsage {
+                operation: "ContextBuilder::init",
+                reason: format!("no thread for the watchdog: {error}"),
+            })?;
+        }
+        Ok(Self { shared, is_on })
     }
 
     /// Runs `call`, which may wait for others for ever: where it does so for `timeout`, or one of them has ended, the process ends.
@@ -173,8 +201,7 @@ impl Watchdog {
         awaited: &Awaited,
         call: impl FnOnce() -> R,
     ) -> R {
-        let Some(shared) = &self.shared else { return call() };
-        let _over = shared.begin(operation, timeout, awaited, false);
+        let _over = self.is_on.then(|| self.shared.begin(operation, timeout, awaited, false));
         call()
     }
 
@@ -186,32 +213,97 @@ impl Watchdog {
         awaited: &Awaited,
         call: impl FnOnce(&Waiting<'_>) -> Result<R>,
     ) -> Result<R> {
-        let over = self.shared.as_deref().map(|shared| shared.begin(operation, timeout, awaited, true));
-        let shared = over.as_ref().map(|over| over.0);
-        let number = shared.map_or(0, |shared| shared.now().calls);
+        let shared = &self.shared;
+        let _over = shared.begin(operation, timeout, awaited, true);
+        let number = shared.now().calls;
         let (deadline, is_up, is_passed) = (Cell::new(Deadline::after(timeout)), Cell::default(), Cell::default());
         call(&Waiting { shared, number, operation, timeout, awaited, deadline, is_up, is_passed })
+    }
+
+    /// Returns true if another PE may have given up on a meeting that began at `since`, with these timeouts, or who knows when.
+    pub(super) fn may_be_given_up(&self, shortest: &Shortest, since: Option<Instant>) -> bool {
+        self.shared.questions.is_some() && shortest.may_be_over(since, ASKS + LOOK * REST)
     }
 
     /// This PE goes on from the meeting `point`, to which it has come late.
     ///
     /// # Errors
-    /// [`Error::Gone`] where another PE had given up on it: that one does not go on.
+    /// [`Error::Gone`] if another PE had given up on it: that one does not go on. [`Error::Exchange`] if the store does not say.
     pub(crate) fn pass(&self, operation: &'static str, point: Point) -> Result<()> {
-        let Some((shared, notes)) = self.shared.as_ref().and_then(|shared| Some((shared, shared.notes.as_ref()?)))
-        else {
-            return Ok(());
-        };
-        let Some(Absent { pe, how }) = notes.passes(point) else { return Ok(()) };
-        let how = format!("{how}; {} has come too late", shared.own());
-        notes.gave_up(&format!("has come too late to {operation}"));
-        Err(Error::Gone { operation, rank: pe, how })
+        let shared = &self.shared;
+        let Some(questions) = &shared.questions else { return Ok(()) };
+        let answer = questions.ask(ANSWER, move |notes| notes.passes(point));
+        let absent = answer.unwrap_or_else(|| {
+            let reason = "no answer from the store".to_owned();
+            Err(Error::Exchange { operation, key: String::new(), reason })
+        });
+        match absent {
+            Ok(None) => {
+                let before = shared.passed().insert(point.0, point.1);
+                if let Some(before) = before {
+                    // All have come to a later one.
+                    questions.begin(move |notes| notes.forget((point.0, before)));
+                }
+                Ok(())
+            }
+            Ok(Some(Absent { pe, how })) => {
+                let how = format!("{how}; {} has come too late", shared.own());
+                self.leave(format!("has come too late to {operation}"));
+                Err(Error::Gone { operation, rank: pe, how })
+            }
+            Err(error) => {
+                let own = shared.own();
+                let reason =
+                    format!("{own} cannot tell whether another PE has given up on this one, as it came late: {error}");
+                Err(Error::Exchange { operation, key: String::new(), reason })
+            }
+        }
+    }
+
+    /// This PE fails in the meeting `point`, before or after all have come: it does not go on from there.
+    pub(super) fn abandon(&self, operation: &'static str, point: Point, error: &Error) {
+        let how = format!("has given up {operation}: {}", why(error));
+        let Some(questions) = self.shared.questions.as_ref().filter(|_| !self.shared.leaves()) else { return };
+        questions.begin(move |notes| {
+            notes.gives_up(point, &how);
+            notes.gave_up(&how);
+        });
+    }
+
+    /// This PE comes to nothing more, because of this error.
+    pub(crate) fn give_up(&self, error: &Error) {
+        self.leave(format!("has given up its context: {}", why(error)));
+    }
+
+    /// Has the others told that this PE comes to nothing more, unless they are. Does not wait for that: if the process ends before, they find that.
+    fn leave(&self, how: String) {
+        if let Some(questions) = self.shared.questions.as_ref().filter(|_| !self.shared.leaves()) {
+            questions.begin(move |notes| notes.gave_up(&how));
+        }
+    }
+
+    /// No member comes to a meeting of this team any more.
+    pub(crate) fn forget(&self, team: u64) {
+        let last = self.shared.passed().remove(&team);
+        if let (Some(questions), Some(last)) = (&self.shared.questions, last) {
+            questions.begin(move |notes| notes.forget((team, last)));
+        }
+    }
+
+    /// This PE has finalized: the others are not to take its end for a death.
+    pub(crate) fn finalized(&self) {
+        let Some(questions) = &self.shared.questions else { return };
+        questions.ask(ANSWER, Notes::finalized);
+        let points: Vec<Point> = std::mem::take(&mut *self.shared.passed()).into_iter().collect();
+        if !points.is_empty() {
+            questions.begin(move |notes| points.into_iter().for_each(|point| notes.forget(point)));
+        }
     }
 }
 
 /// A wait for other PEs that gives up by itself.
 pub(crate) struct Waiting<'w> {
-    shared: Option<&'w Shared>,
+    shared: &'w Arc<Shared>,
     number: u64,
     operation: &'static str,
     timeout: Duration,
@@ -226,7 +318,10 @@ pub(crate) struct Waiting<'w> {
 impl Waiting<'_> {
     /// Why it waits in vain: an awaited PE has ended, or has given up.
     pub(crate) fn in_vain(&self) -> Option<Error> {
-        let shared = self.shared.filter(|shared| shared.in_vain.load(Ordering::Acquire) == self.number)?;
+        let shared = self.shared;
+        if shared.in_vain.load(Ordering::Acquire) != self.number {
+            return None;
+        }
         let Absent { pe, how } = shared.now().absent.clone()?;
         let how = format!("{how}; {} waits for it", shared.own());
         Some(Error::Gone { operation: self.operation, rank: pe, how })
@@ -240,19 +335,28 @@ impl Waiting<'_> {
             None if !self.deadline.get().expired() || !self.is_up.replace(true) => return None,
             None => self.deadline.get().error(self.operation, detail()),
         };
-        let Some((shared, notes)) = self.shared.and_then(|shared| Some((shared, shared.notes.as_ref()?))) else {
-            return Some(self.late(error));
-        };
+        let shared = self.shared;
         let how = format!("has given up {}: {}", self.operation, why(&error));
-        if !self.is_passed.get() && !notes.gives_up(point, &how) {
-            // All have come, and so its own device is there in a moment.
-            self.is_passed.set(true);
-            self.deadline.set(Deadline::after(self.timeout));
-            self.is_up.set(false);
-            shared.in_vain.store(0, Ordering::Release);
-            return None;
+        // The only member of a team asks nobody.
+        if let Some(questions) = shared.questions.as_ref().filter(|_| !shared.others_of(self.awaited).is_empty()) {
+            let (passed, note) = (self.is_passed.get(), how.clone());
+            let gives_up = questions.ask(ANSWER, move |notes| {
+                let gives_up = passed || notes.gives_up(point, &note);
+                if gives_up {
+                    notes.gave_up(&note);
+                }
+                gives_up
+            });
+            if gives_up == Some(false) {
+                // All have come, and so its own device is there in a moment.
+                self.is_passed.set(true);
+                self.deadline.set(Deadline::after(self.timeout));
+                self.is_up.set(false);
+                shared.in_vain.store(0, Ordering::Release);
+                return None;
+            }
+            shared.leaves();
         }
-        notes.gave_up(&how);
         let error = self.late(error);
         let mut now = shared.now();
         // The thread ends, and leaves the note.
@@ -263,12 +367,10 @@ impl Waiting<'_> {
 
     /// An error that says who is missing, where it is a timeout. The others give up as well, and are to find the note.
     pub(crate) fn late(&self, error: Error) -> Error {
-        let (Error::Timeout { operation, timeout, mut detail }, Some(shared)) = (error.clone(), self.shared) else {
-            return error;
-        };
+        let Error::Timeout { operation, timeout, mut detail } = error else { return error };
         detail.push('.');
-        shared.others(&mut detail, self.awaited, None);
-        shared.now().gave_up = Some(Instant::now());
+        self.shared.others(&mut detail, self.awaited, None);
+        self.shared.now().gave_up = Some(Instant::now());
         Error::Timeout { operation, timeout, detail: detail.trim_end_matches('.').to_owned() }
     }
 }
@@ -284,10 +386,8 @@ fn why(error: &Error) -> String {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        if let Some(shared) = &self.shared {
-            shared.now().over = true;
-            shared.over.notify_all();
-        }
+        self.shared.now().over = true;
+        self.shared.over.notify_all();
     }
 }
 
@@ -298,6 +398,15 @@ impl Shared {
 
     fn note(&self) -> MutexGuard<'_, ()> {
         self.note.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn passed(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This PE comes to nothing more. Returns true if the others are told already.
+    fn leaves(&self) -> bool {
+        self.has_left.swap(true, Ordering::Relaxed)
     }
 
     /// This PE, in words.
@@ -313,17 +422,30 @@ impl Shared {
         }
     }
 
-    /// Takes the note away, if there is one.
-    fn take_note(&self) {
+    /// The other PEs among those.
+    fn others_of(&self, awaited: &Awaited) -> Vec<usize> {
+        let own = self.place.map(|(pe, _)| pe);
+        self.pes(awaited).into_iter().filter(|pe| Some(*pe) != own).collect()
+    }
+
+    /// Takes the note away that is of this call, if it is still there.
+    fn take_note(&self, notes: &Notes, call: u64) {
         let _note = self.note();
-        let told = std::mem::take(&mut self.now().told);
-        if let Some(notes) = self.notes.as_ref().filter(|_| told != 0) {
+        let is_there = self.now().told == call;
+        if is_there {
+            self.now().told = 0;
             notes.waits_no_more();
         }
     }
 
     /// A call begins, until what this returns is dropped.
-    fn begin(&self, operation: &'static str, timeout: Duration, awaited: &Awaited, gives_up: bool) -> Over<'_> {
+    fn begin(
+        self: &Arc<Self>,
+        operation: &'static str,
+        timeout: Duration,
+        awaited: &Awaited,
+        gives_up: bool,
+    ) -> Over<'_> {
         let awaited = awaited.clone();
         let mut now = self.now();
         now.calls += 1;
@@ -332,7 +454,7 @@ impl Shared {
     }
 
     /// The thread.
-    fn watch(&self) {
+    fn watch(self: Arc<Self>) {
         let mut asked = Asked::default();
         loop {
             let (call, waits, stale) = {
@@ -342,43 +464,62 @@ impl Shared {
                 }
                 let (now, _) = self.over.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner);
                 let of_others = now.waits.is_none() || now.told != now.calls;
-                (now.calls, now.waits.clone(), now.told != 0 && of_others && !now.note_stays())
+                let stale = if of_others && !now.note_stays() { now.told } else { 0 };
+                (now.calls, now.waits.clone(), stale)
             };
-            if stale {
-                self.take_note();
-            }
-            if let Some(waits) = waits {
-                let lasted = waits.since.elapsed();
-                if lasted >= TELL.min(waits.timeout / 2) {
-                    self.tell(call, &waits);
+            if let Some(waits) = &waits {
+                if asked.call != call {
+                    asked = Asked { call, last: Some(waits.since), open: asked.open, absent: None };
                 }
-                let absent = self.absent(&mut asked, call, &waits);
-                match absent {
+                match asked.due() {
                     Some(absent) if waits.gives_up => self.wakes(call, absent),
-                    Some(_) => self.end(call, &waits, absent.as_ref()),
-                    None if lasted >= waits.timeout && !waits.gives_up => self.end(call, &waits, None),
+                    Some(absent) => self.end(call, waits, Some(absent)),
+                    None if waits.since.elapsed() >= waits.timeout && !waits.gives_up => self.end(call, waits, None),
                     None => {}
                 }
             }
+            self.inquire(&mut asked, waits.as_ref(), stale);
         }
     }
 
-    /// Who does not come to a call, once, when it has had time to be over all the same.
-    fn absent(&self, asked: &mut Asked, call: u64, waits: &Waits) -> Option<Absent> {
-        let notes = self.notes.as_ref().filter(|_| !matches!(waits.awaited, Awaited::Nobody))?;
-        if asked.call != call {
-            *asked = Asked { call, last: Some(waits.since), absent: None };
+    /// Has the exchange told and asked what is due, unless it still is: of a call that goes on, if there is one, and a note that is `stale`, which is of the
+    /// call of this number.
+    fn inquire(self: &Arc<Self>, asked: &mut Asked, waits: Option<&Waits>, stale: u64) {
+        let Some(questions) = &self.questions else { return };
+        if let Some((call, answer)) = &asked.open {
+            let answer = answer.try_recv();
+            if answer == Err(TryRecvError::Empty) {
+                return;
+            }
+            if let (Some(waits), Ok(Some(absent)), true) = (waits, answer, *call == asked.call) {
+                asked.absent = Some((absent, waits.rest()));
+            }
+            asked.open = None;
         }
-        if let Some((absent, rest)) = &mut asked.absent {
-            *rest = rest.saturating_sub(1);
-            return (*rest == 0).then(|| absent.clone());
+        let call = asked.call;
+        let text =
+            waits.filter(|waits| waits.since.elapsed() >= TELL.min(waits.timeout / 2) && self.now().told != call);
+        let text = text.map(|waits| format!("waits in {}, its call {call} of the library", waits.operation));
+        let asks = asked.absent.is_none() && asked.last.is_none_or(|last| last.elapsed() >= ASKS);
+        let awaited = waits.map(|waits| &waits.awaited).filter(|awaited| asks && !matches!(awaited, Awaited::Nobody));
+        let awaited = awaited.map(|awaited| (self.others_of(awaited), matches!(awaited, Awaited::AllAtEnd)));
+        if stale == 0 && text.is_none() && awaited.is_none() {
+            return;
         }
-        if asked.last.is_none_or(|last| last.elapsed() >= ASKS) {
-            let absent = notes.absent(&self.pes(&waits.awaited));
+        if awaited.is_some() {
             asked.last = Some(Instant::now());
-            asked.absent = absent.map(|absent| (absent, waits.rest()));
         }
-        None
+        let shared = Arc::clone(self);
+        let answer = questions.begin(move |notes| {
+            if stale != 0 {
+                shared.take_note(notes, stale);
+            }
+            if let Some(text) = text {
+                shared.tell(notes, call, &text);
+            }
+            awaited.and_then(|(others, at_end)| notes.absent(&others, at_end))
+        });
+        asked.open = Some((call, answer));
     }
 
     /// Has a call give up that waits for a PE that does not come.
@@ -391,7 +532,7 @@ impl Shared {
     }
 
     /// Says to the others that this PE waits, once for each call, and only while it does: who ends the call takes the note.
-    fn tell(&self, call: u64, waits: &Waits) {
+    fn tell(&self, notes: &Notes, call: u64, text: &str) {
         let _note = self.note();
         {
             let mut now = self.now();
@@ -400,13 +541,11 @@ impl Shared {
             }
             now.told = call;
         }
-        if let Some(notes) = &self.notes {
-            notes.waits(&format!("waits in {}, its call {call} of the library", waits.operation));
-        }
+        notes.waits(text);
     }
 
     /// Says who is missing, and ends the process; unless the call has come back meanwhile.
-    fn end(&self, call: u64, waits: &Waits, absent: Option<&Absent>) {
+    fn end(&self, call: u64, waits: &Waits, absent: Option<Absent>) {
         let lasted = Duration::from_millis(u64::try_from(waits.since.elapsed().as_millis()).unwrap_or(u64::MAX));
         let mut report = format!(
             "gpucomm: {} has waited within NVSHMEM for {:?}, in {} (its call {call} of the library), which never gives up.",
@@ -432,10 +571,30 @@ impl Shared {
     }
 
     /// What is known of the others that are awaited.
-    fn others(&self, report: &mut String, awaited: &Awaited, absent: Option<&Absent>) {
-        match &self.notes {
-            Some(notes) => notes.report(report, &self.pes(awaited), absent),
-            None => report.push_str(" Who is missing is not known: the context has no exchange to ask."),
+    fn others(&self, report: &mut String, awaited: &Awaited, absent: Option<Absent>) {
+        let others = self.others_of(awaited);
+        if self.place.is_some() && others.is_empty() {
+            return;
         }
+        let Some(questions) = &self.questions else {
+            report.push_str(" Who is missing is not known: the context has no exchange to ask.");
+            return;
+        };
+        let known = absent.clone();
+        let found = questions.ask(ANSWER, move |notes| notes.report(&others, absent.as_ref()));
+        report.push_str(&found.unwrap_or_else(|| Notes::unknown(known.as_ref())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_come_is_said_once() {
+        let absent = Some((Absent { pe: 1, how: "has died".to_owned() }, 3));
+        let mut asked = Asked { absent, ..Asked::default() };
+        let said: Vec<bool> = (0..6).map(|_| asked.due().is_some()).collect();
+        assert_eq!(said, [false, false, true, false, false, false]);
     }
 }

@@ -16,6 +16,9 @@ impl<'ctx> Team<'ctx> {
     /// The last row may be shorter, and then some columns are as well. Collective over this team, and all members compare what they ask for.
     ///
     /// # Errors
+    /// [`Error::Timeout`] if other work on this PE's device does not end in time: NVSHMEM waits for all of the device here, without a deadline. Work on streams
+    /// of others ([`Stream::from_raw`](crate::Stream::from_raw)) is not seen.
+    ///
     /// [`Error::InvalidArgument`] where `x_range` is 0 or more than there are members; otherwise as [`split_strided`](Self::split_strided).
     ///
     /// ```
@@ -48,6 +51,7 @@ impl<'ctx> Team<'ctx> {
             return Err(Error::argument(OPERATION, "x_range", format_args!("from 1 to {n_pes} members"), x_range));
         }
         let ((x_raw, x_mask), (y_raw, y_mask)) = (x_config.raw(OPERATION)?, y_config.raw(OPERATION)?);
+        self.inner.idle(OPERATION, &self.state.awaited(), &self.inner.deadline())?;
         let number = self.state.next_child();
         let plan = Plan {
             numbers: [x_range as u64, 0, x_config.word(), y_config.word(), self.state.key, number],

@@ -23,6 +23,9 @@ impl<'ctx> Team<'ctx> {
     /// Collective over this team, also for members that will not be in the new one. They compare what they ask for first.
     ///
     /// # Errors
+    /// [`Error::Timeout`] if other work on this PE's device does not end in time: NVSHMEM waits for all of the device here, without a deadline. Work on streams
+    /// of others ([`Stream::from_raw`](crate::Stream::from_raw)) is not seen.
+    ///
     /// [`Error::InvalidArgument`] where not all of the members exist; [`Error::Disagreement`] where the members ask for different teams;
     /// [`Error::Unsupported`] where several PEs share a device without MPS, or members of this team are not at equal distances among all PEs, which the
     /// library gets wrong, and where it has no room for the teams that it makes with one for which switches work (NVLS); [`Error::Nvshmem`] where it has no team left, for example: `NVSHMEM_MAX_TEAMS` in the environment says how many there are;
@@ -64,6 +67,7 @@ impl<'ctx> Team<'ctx> {
             return Err(Error::argument(OPERATION, "members", expected, got));
         }
         let (raw, mask) = config.raw(OPERATION)?;
+        self.inner.idle(OPERATION, &self.state.awaited(), &self.inner.deadline())?;
         let number = self.state.next_child();
         let plan = Plan {
             numbers: [start.0 as u64, stride as u64, size as u64, config.word(), self.state.key, number],

@@ -71,6 +71,9 @@ impl Context {
     /// library asks members alone, but mixes teams up that follow each other with some members in common.)
     ///
     /// # Errors
+    /// [`Error::Timeout`] if other work on this PE's device does not end in time: NVSHMEM waits for all of the device here, without a deadline. Work on streams
+    /// of others ([`Stream::from_raw`](crate::Stream::from_raw)) is not seen.
+    ///
     /// [`Error::InvalidArgument`], on all PEs, where the places of an id do not make a team: each number below `n_pes` exactly once; and where an id was used before;
     /// [`Error::Unsupported`] where several PEs share a device without MPS, and where switches work for teams and the library takes two teams for one, or has no room for those that it makes with each;
     /// [`Error::Nvshmem`] where it has no team left, for example: `NVSHMEM_MAX_TEAMS` in the environment says how many there are; [`Error::Timeout`] where
@@ -106,6 +109,7 @@ impl Context {
             explain: |[config, ..]| format!("some PEs{}", TeamConfig::said(*config)),
             ..Plan::new(OPERATION, Kind::TeamInit)
         };
+        inner.idle(OPERATION, &Awaited::All, &inner.deadline())?;
         let said = inner.meet_with(&plan, &words(place))?;
         let places: Vec<Option<Place>> = said.iter().map(place_of).collect();
         check_places(OPERATION, &places)?;

@@ -1,9 +1,12 @@
 //! A PE that has died, of which the exchange knows: nobody waits for it until the timeout.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gpucomm::nvshmem::{Context, Status, Sum, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE};
 use gpucomm::{Error, Result, Stream};
 
-use crate::support::{End, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
+use crate::support::{End, Fate, Hooked, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
 
 /// Long enough that a wait of so long fails the test.
 const TIMEOUT: f64 = 80.0;
@@ -201,6 +204,131 @@ fn one_that_ends_after_it_has_come() {
                 std::process::exit(RETURNED);
             }
             std::thread::sleep(slower(0.5));
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            for end in ends {
+                assert_eq!(end.code, Some(RETURNED), "{}", report(ends));
+            }
+        },
+    );
+}
+
+/// One gives up on a meeting soon, as its store says that another one has died; who comes only then does not go on alone, though its own timeout is far.
+/// (On the emulator, that a PE has come does not outlive it. So nobody dies here.)
+#[test]
+fn nobody_goes_on_alone_when_one_has_given_up_soon() {
+    as_pes_that_end(
+        &[3],
+        |seat| {
+            let (pe, is_on) = (seat.pe, Arc::new(AtomicBool::new(false)));
+            let lies = Arc::clone(&is_on);
+            let exchange = Hooked::join(seat, move |method, _| match method {
+                "ended" if lies.load(Ordering::SeqCst) => Fate::Ended,
+                _ => Fate::Answers,
+            });
+            let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(slower(TIMEOUT))).unwrap();
+            if ctx.status() == Status::LimitedMpg {
+                // The library waits on the thread.
+                std::process::exit(RETURNED);
+            }
+            is_on.store(pe == 0, Ordering::SeqCst);
+            if pe == 1 {
+                seat.exchange.get_from(0, "given up").unwrap();
+            }
+            let error = ctx.alloc::<u32>(10).map(drop).expect_err("one gives up");
+            if pe == 0 {
+                assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error:?}");
+                seat.exchange.set("given up", b"").unwrap();
+            } else {
+                assert!(matches!(error, Error::Gone { rank: 0, .. }), "{error:?}");
+                assert!(error.to_string().contains("has given up Context::alloc"), "{error}");
+            }
+            seat.meet();
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            for end in ends {
+                assert_eq!(end.code, Some(RETURNED), "{}", report(ends));
+            }
+        },
+    );
+}
+
+/// One loses its context, and lives: nobody waits for it.
+#[test]
+fn one_that_gives_up_its_context() {
+    as_pes_that_end(
+        &[3],
+        |seat| {
+            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            seat.meet();
+            if seat.pe == 0 {
+                drop(ctx);
+                for pe in 1..seat.n_pes {
+                    let _ = seat.exchange.get_from(pe, "never");
+                }
+                std::process::exit(RETURNED);
+            }
+            hurry();
+            println!("{}", ctx.alloc::<u32>(10).map(drop).expect_err("PE 0 does not come"));
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            for end in &ends[1..] {
+                assert!(matches!(end.code, Some(RETURNED | WATCHDOG_EXIT_CODE)), "{}", report(ends));
+                assert!(end.text.contains("0 has given up its context"), "{}", report(ends));
+            }
+        },
+    );
+}
+
+/// The start of one fails when the others are within the library.
+#[test]
+fn one_whose_start_fails() {
+    as_pes_that_end(
+        &[2, 3],
+        |seat| {
+            let builder = seat.builder().timeout(slower(TIMEOUT));
+            if seat.pe == 0 {
+                let stream = Stream::new(seat.device).unwrap();
+                let started = stream.capture(|_| seat.start_as(builder).map(drop));
+                println!("{:?}", started.map(drop).expect_err("this thread captures"));
+                for pe in 1..seat.n_pes {
+                    let _ = seat.exchange.get_from(pe, "never");
+                }
+                std::process::exit(RETURNED);
+            }
+            hurry();
+            println!("{}", seat.start_as(builder).map(drop).expect_err("PE 0 does not start"));
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            assert_eq!(ends[0].code, Some(RETURNED), "{}", report(ends));
+            for end in &ends[1..] {
+                assert_eq!(end.code, Some(WATCHDOG_EXIT_CODE), "{}", report(ends));
+                assert!(end.text.contains("PE 0 has given up its context"), "{}", report(ends));
+            }
+        },
+    );
+}
+
+/// A PE without a watchdog, whose exchange nobody else keeps: the others do not take it for one that has ended.
+#[test]
+fn one_without_a_watchdog_lives() {
+    as_pes_that_end(
+        &[2, 3],
+        |seat| {
+            let exchange = Hooked::join(seat, |_, _| Fate::Answers);
+            let builder = seat.builder().exchange(&exchange).timeout(slower(TIMEOUT)).watchdog(seat.pe > 0);
+            let ctx = seat.start_as(builder).unwrap();
+            drop(exchange);
+            if seat.pe == 0 {
+                // Longer than the others take to give up on one that has ended.
+                std::thread::sleep(slower(3.0));
+            }
+            ctx.barrier_all().unwrap();
+            assert!(ctx.finalize().unwrap().is_empty());
             std::process::exit(RETURNED);
         },
         |ends| {

@@ -8,7 +8,7 @@ use gpucomm::nvshmem::{Comparison, Context, Pe, Status};
 use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream};
 
 use crate::support::gate::Gate;
-use crate::support::{SIZES, Seat, as_pes, errors, given_up_busy, skip, slower, with_contexts};
+use crate::support::{SIZES, Seat, Theirs, as_pes, errors, given_up_busy, skip, slower, with_contexts};
 
 #[test]
 fn dropped_without_an_end_it_does_not_hang() {
@@ -290,6 +290,65 @@ fn memory_dropped_in_a_host_function() {
             ctx.reclaim().unwrap();
             assert!(ctx.finalize().unwrap().is_empty());
         }
+    });
+}
+
+/// A stream of others has used the memory, which is dropped in a host function, where CUDA cannot be asked: it is leaked, and that is all.
+#[test]
+fn memory_of_a_borrowed_stream_dropped_in_a_host_function() {
+    as_pes(&[1, 2], |seat| {
+        for _ in 0..2 {
+            let ctx = seat.start().unwrap();
+            let (stream, theirs) = (Stream::new(seat.device).unwrap(), Theirs::new(seat.device));
+            // SAFETY: the stream lives until the device is done with it, at the end of the context.
+            let borrowed = unsafe { Stream::from_raw(seat.device, theirs.0) };
+            let mut used = ctx.alloc::<u32>(1000).unwrap().into_shared();
+            let kept = ctx.alloc::<u32>(10).unwrap();
+            used.fill(&borrowed, 3).unwrap();
+            drop(borrowed);
+            stream.launch_host(move || drop(used)).unwrap();
+            stream.synchronize().unwrap();
+            ctx.reclaim().unwrap();
+            ctx.check_finalize().unwrap();
+            drop(kept);
+            let leaks = ctx.finalize().unwrap();
+            assert_eq!((leaks.buffers, leaks.bytes), (1, 4000));
+        }
+    });
+}
+
+/// The library waits for all of the device where it makes a team, without a deadline: this crate waits before.
+#[test]
+fn a_split_beside_work_that_does_not_end() {
+    as_pes(&[1, 2], |seat| {
+        let limit = slower(2.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        if ctx.status() == Status::LimitedMpg {
+            ctx.finalize().unwrap();
+            return;
+        }
+        let (stream, gate) = (Stream::new(seat.device).unwrap(), Gate::default());
+        let mut world = ctx.world().unwrap();
+        if seat.pe == 0 {
+            gate.hold(&stream).unwrap();
+        }
+        let config = gpucomm::nvshmem::TeamConfig::default();
+        let split = world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).map(drop);
+        let error = split.expect_err("the device of PE 0 is busy");
+        if seat.pe == 0 {
+            assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+            errors::names(&error, &["Team::split_strided", "other work on device"]);
+        } else {
+            assert!(matches!(error, Error::Timeout { .. } | Error::Gone { .. }), "{error:?}");
+        }
+        seat.meet();
+        gate.open();
+        if seat.n_pes == 1 {
+            // Nothing was agreed on: it goes on.
+            drop(world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).unwrap());
+        }
+        println!("1 passed");
+        std::process::exit(0);
     });
 }
 

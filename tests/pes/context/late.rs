@@ -1,13 +1,16 @@
 //! A PE that comes so late that the others have given up: nobody enters the library alone.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 #[cfg(nvshmem_ge_3_3)]
 use gpucomm::nvshmem::Place;
 use gpucomm::nvshmem::{Context, Status, TeamConfig, TeamPe};
 use gpucomm::{Error, Result};
 
-use crate::support::{Seat, as_pes, as_pes_with, errors, slower};
+use crate::support::{Fate, Hooked, Seat, as_pes, as_pes_with, errors, slower};
 
 /// In the environment of a PE: which call it makes.
 const CALL: &str = "GPUCOMM_TEST_CALL";
@@ -171,4 +174,99 @@ fn all_go_on_or_none_does() {
             leave(Some(ctx));
         });
     }
+}
+
+/// In the environment of a PE: what becomes of its first answers.
+const ANSWERS: &str = "GPUCOMM_TEST_ANSWERS";
+
+/// The store loses the answer of who gives up, and of who comes late, once or always: nobody goes on alone.
+#[test]
+fn an_answer_that_is_lost_is_no_leave_to_go_on() {
+    for lost in ["once", "always"] {
+        as_pes_with(&[2], &[(ANSWERS, lost)], |seat| {
+            let always = std::env::var(ANSWERS).expect("which are lost") == "always";
+            let (pe, count) = (seat.pe, AtomicUsize::new(0));
+            let exchange = Hooked::join(seat, move |method, key| {
+                // The start has meetings, which may be late.
+                let is_it = method == "compare_and_set" && key.contains("/meets/") && IS_ON.load(Ordering::SeqCst);
+                match (is_it, pe) {
+                    (true, 0) if always || count.fetch_add(1, Ordering::SeqCst) == 0 => Fate::Refused,
+                    (true, 1) if count.fetch_add(1, Ordering::SeqCst) == 0 => Fate::Lost,
+                    _ => Fate::Answers,
+                }
+            });
+            let limit = slower(if seat.pe == 0 { 30.0 } else { LIMIT });
+            let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(limit)).unwrap();
+            if ctx.status() == Status::LimitedMpg {
+                leave(Some(ctx));
+            }
+            seat.meet();
+            IS_ON.store(true, Ordering::SeqCst);
+            stands_aside(seat);
+            let error = ctx.alloc::<u32>(10).map(drop).expect_err("PE 0 is late");
+            if seat.pe == 1 {
+                assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+                seat.meet();
+            } else if always {
+                assert!(matches!(error, Error::Exchange { .. }), "{error:?}");
+                errors::names(&error, &["Context::alloc", "cannot tell whether another PE has given up"]);
+            } else {
+                assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error:?}");
+            }
+            seat.meet();
+            leave(Some(ctx));
+        });
+    }
+}
+
+/// From now on answers are lost.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// What is written for a meeting goes when it is over, and the only PE, or the only member of a team, asks nobody.
+#[test]
+fn notes_of_meetings_go() {
+    as_pes(&[1, 2], |seat| {
+        let there = Arc::new(Mutex::new(BTreeSet::new()));
+        let (seen, notes) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&there));
+        let asked = Arc::clone(&seen);
+        let exchange = Hooked::join(seat, move |method, key| {
+            let mut notes = notes.lock().unwrap();
+            if key.contains("/meets/") && method == "compare_and_set" {
+                asked.fetch_add(1, Ordering::SeqCst);
+                notes.insert(key.to_owned());
+            } else if method == "delete" {
+                notes.remove(key);
+            }
+            Fate::Answers
+        });
+        let ctx = seat.start_as(seat.builder().exchange(&exchange)).unwrap();
+        let late = || {
+            std::thread::sleep(Duration::from_secs(1));
+            seat.meet();
+        };
+        for round in 0..3 {
+            late();
+            drop(ctx.alloc::<u32>(round).unwrap());
+        }
+        assert_eq!(seen.load(Ordering::SeqCst) > 0, seat.n_pes > 1);
+        if ctx.status() != Status::LimitedMpg {
+            let config = TeamConfig::default();
+            let mut world = ctx.world().unwrap();
+            let own = world.split_strided(TeamPe(0), 1, 1, &config).unwrap();
+            let before = seen.load(Ordering::SeqCst);
+            if let Some(mut own) = own {
+                std::thread::sleep(Duration::from_secs(1));
+                drop(own.split_strided(TeamPe(0), 1, 1, &config).unwrap());
+                assert_eq!(seen.load(Ordering::SeqCst), before);
+            }
+        }
+        late();
+        ctx.finalize().unwrap();
+        let begin = Instant::now();
+        while !there.lock().unwrap().is_empty() {
+            assert!(begin.elapsed() < slower(20.0), "{:?}", there.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        seat.meet();
+    });
 }

@@ -3,7 +3,7 @@
 use gpucomm::nvshmem::WATCHDOG_EXIT_CODE;
 use gpucomm::{Error, Stream};
 
-use crate::support::{Seat, as_pes_that_end, report, slower};
+use crate::support::{Fate, Hooked, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
 
 /// What the watchdog of those says that wait in vain.
 const SAYS: &str = "has waited within NVSHMEM for";
@@ -159,4 +159,44 @@ fn without_a_watchdog() {
             }
         },
     );
+}
+
+/// In the environment of a PE: what its store does.
+const STORE: &str = "GPUCOMM_TEST_STORE";
+
+/// The store blocks for ever, or panics: the process ends all the same when its time is up.
+#[test]
+fn a_store_that_blocks_or_panics_does_not_hold_up_the_end() {
+    for what in ["blocks", "panics"] {
+        as_pes_that_end_with(
+            &[2],
+            &[(STORE, what)],
+            |seat| {
+                let panics = std::env::var(STORE).expect("what the store does") == "panics";
+                let is_on = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+                let hook = std::sync::Arc::clone(&is_on);
+                let exchange = Hooked::join(seat, move |_, _| {
+                    if hook.load(std::sync::atomic::Ordering::SeqCst) {
+                        assert!(!panics, "on purpose");
+                        std::thread::sleep(std::time::Duration::from_secs(600));
+                    }
+                    Fate::Answers
+                });
+                let ctx = seat.start_as(limited(seat).exchange(&exchange)).unwrap();
+                ctx.barrier_all().unwrap();
+                seat.meet();
+                if seat.pe == 0 {
+                    let _ = seat.exchange.get_from(1, "never");
+                    std::process::exit(0);
+                }
+                is_on.store(true, std::sync::atomic::Ordering::SeqCst);
+                panic!("PE 0 does not come: {:?}", ctx.barrier_all());
+            },
+            |ends| {
+                assert_eq!(ends[1].code, Some(WATCHDOG_EXIT_CODE), "{}", report(ends));
+                assert!(ends[1].text.contains(SAYS), "{}", report(ends));
+                assert!(ends[1].text.contains("Who is missing is not known"), "{}", report(ends));
+            },
+        );
+    }
 }

@@ -10,18 +10,22 @@ pub mod farewell;
 pub mod gate;
 mod given_up;
 mod here;
+mod hooked;
 mod mpirun;
 mod parent;
 #[path = "../../support/places.rs"]
 mod places;
 pub mod random;
 mod seat;
+mod theirs;
 
 pub use given_up::given_up_busy;
 pub use here::{Here, with_context, with_contexts};
+pub use hooked::{Fate, Hooked};
 pub use mpirun::under_mpirun;
 pub use parent::{End, as_pes, as_pes_of, as_pes_that_end, as_pes_that_end_with, as_pes_with, report, skip, slower};
 pub use seat::Seat;
+pub use theirs::Theirs;
 
 /// The numbers of PEs.
 pub const SIZES: [usize; 4] = [1, 2, 3, 4];

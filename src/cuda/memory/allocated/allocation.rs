@@ -48,6 +48,11 @@ pub(crate) struct Freed {
 /// Frees external memory, at once or, where uses are not done, later.
 pub(crate) type FreeHook = Box<dyn FnOnce(Freed) + Send + Sync>;
 
+/// Gets the uses of external memory that is leaked instead: the last handle was dropped in a host function, where CUDA cannot tell what is still on its
+/// way. Streams of others among them may be gone. Must neither block nor call CUDA.
+#[cfg_attr(not(feature = "nvshmem"), allow(dead_code))]
+pub(crate) type LeakHook = Box<dyn FnOnce(&Uses) + Send + Sync>;
+
 /// What shows memory at the address of an allocation, or of several.
 pub(crate) trait Shown: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
@@ -68,7 +73,7 @@ enum Kind {
     /// `cudaMalloc`.
     Malloc,
     /// Made and freed by somebody else.
-    External(FreeHook),
+    External(FreeHook, Option<LeakHook>),
     /// Mapped.
     Mapped(Arc<dyn Shown>),
 }
@@ -182,7 +187,18 @@ impl Allocation {
     /// when the last handle is gone, with the uses that may not be done yet. It must not panic.
     /// `owner` is a number that no other owner has; 0: anybody may use it.
     pub(crate) fn external(address: Address, bytes: usize, device: Device, owner: u64, free: FreeHook) -> Arc<Self> {
-        Self::make(address, bytes, device, owner, Kind::External(free))
+        Self::make(address, bytes, device, owner, Kind::External(free, None))
+    }
+
+    /// The same of memory that anybody may use. `leaked` is called in place of `free` if the memory is leaked.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn external_or_leaked(
+        (address, bytes): (Address, usize),
+        device: Device,
+        free: FreeHook,
+        leaked: LeakHook,
+    ) -> Arc<Self> {
+        Self::make(address, bytes, device, 0, Kind::External(free, Some(leaked)))
     }
 
     /// Memory of `device` that `shown` shows at `address` to the devices of `reach`, and of which `known` is kept, which the memory has in
@@ -368,16 +384,26 @@ impl Rest {
     fn drop_elsewhere(self) {
         let device = match (&self.freed, &self.shared) {
             // A stream of others may be gone before that thread frees in its order, or can mark it.
-            _ if matches!(&self.kind, Kind::Pool(home) if home.is_borrowed()) => return std::mem::forget(self),
-            (Some(freed), _) if freed.uses.needs_borrowed() => return std::mem::forget(self),
-            (_, Some(known)) if known.uses.needs_borrowed() => return std::mem::forget(self),
+            _ if matches!(&self.kind, Kind::Pool(home) if home.is_borrowed()) => return self.leak(),
+            (Some(freed), _) if freed.uses.needs_borrowed() => return self.leak(),
+            (_, Some(known)) if known.uses.needs_borrowed() => return self.leak(),
             (Some(freed), _) => freed.device,
             (None, _) => return,
         };
         match owners::start("Allocation::drop") {
             Ok(()) => owners::drop_elsewhere(Box::new(self), device),
-            Err(_) => std::mem::forget(self),
+            Err(_) => self.leak(),
         }
+    }
+
+    #[cold]
+    fn leak(mut self) {
+        if let (Kind::External(_, leaked), Some(freed)) = (&mut self.kind, &self.freed)
+            && let Some(leaked) = leaked.take()
+        {
+            leaked(&freed.uses);
+        }
+        std::mem::forget(self);
     }
 }
 
@@ -396,14 +422,14 @@ impl Drop for Rest {
 
 fn release(kind: Kind, bytes: usize, freed: Freed) -> Result<()> {
     let Freed { address, device, mut uses, .. } = match kind {
-        Kind::External(free) => {
+        Kind::External(free, _) => {
             free(freed);
             return Ok(());
         }
         _ => freed,
     };
     match kind {
-        Kind::Empty | Kind::External(_) => Ok(()),
+        Kind::Empty | Kind::External(..) => Ok(()),
         Kind::Mapped(shown) => {
             shown.let_go();
             Ok(())

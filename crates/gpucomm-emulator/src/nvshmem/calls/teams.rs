@@ -90,6 +90,8 @@ fn split_off(
     let last = i64::from(start) + i64::from(stride) * (i64::from(size) - 1);
     let fits = (0..all).contains(&start) && stride >= 1 && (1..=all).contains(&size) && last < i64::from(all);
     pe.quiesce();
+    // As the library, which waits for the whole device.
+    pe.device.synchronize();
     let free = pe.teams.free();
     let words = [start, stride, size].map(|word| u64::from(word.cast_unsigned()));
     let words = [words[0], words[1], words[2], free[0], free[1], random()];
@@ -169,6 +171,8 @@ pub(crate) fn destroy(team: i32) -> Outcome {
     if team.number() < PREDEFINED {
         return Err(wrong(format!("team {} is there from the start, and NVSHMEM ends the process", team.number())));
     }
+    // As the library, which waits for the whole device.
+    pe.device.synchronize();
     pe.teams.remove(team.number());
     // Beside the handle here.
     if Arc::strong_count(&team) > 1 {
@@ -211,6 +215,8 @@ pub(crate) fn init(config: &nvshmem_team_config_t, size: i32, index: i32) -> Out
         )));
     };
     pe.quiesce();
+    // As the library, which waits for the whole device.
+    pe.device.synchronize();
     let segment = &pe.boot.segment;
     let mine = &own(segment, pe.me()).join;
     let set = |at: usize, word: u64| mine[at].store(word, Ordering::Release);

@@ -9,24 +9,28 @@ use super::status;
 use crate::sys::*;
 
 macro_rules! of_kernels {
-    ($($name:ident $handle:ty;)*) => {$(
-        /// Devices of the emulator run no kernels, so there is nothing to tell them.
+    ($($name:ident $handle:ty, $waits:literal;)*) => {$(
+        /// Devices of the emulator run no kernels, so there is nothing to tell them. Some wait for the whole device, as in the library.
         pub unsafe extern "C" fn $name(handle: $handle) -> c_int {
             status(stringify!($name), Class::Waits, || {
                 if handle.is_null() {
                     return Err(wrong("the module or library is null"));
                 }
-                life::pe().map(drop)
+                let pe = life::pe()?;
+                if $waits {
+                    pe.device.synchronize();
+                }
+                Ok(())
             })
         }
     )*};
 }
 
 of_kernels! {
-    nvshmemx_cumodule_init CUmodule;
-    nvshmemx_cumodule_finalize CUmodule;
-    nvshmemx_culibrary_init CUlibrary;
-    nvshmemx_culibrary_finalize CUlibrary;
+    nvshmemx_cumodule_init CUmodule, true;
+    nvshmemx_cumodule_finalize CUmodule, false;
+    nvshmemx_culibrary_init CUlibrary, true;
+    nvshmemx_culibrary_finalize CUlibrary, false;
 }
 
 /// `nvshmemx_collective_launch`.
