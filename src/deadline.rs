@@ -221,6 +221,23 @@ mod tests {
     }
 
     #[test]
+    fn waits() {
+        let mut rounds = 0;
+        let mut is_over = || {
+            rounds += 1;
+            rounds > 100
+        };
+        assert!(Deadline::after(FALLBACK).wait(&mut is_over));
+        assert!(Deadline::after(Duration::ZERO).wait(&mut is_over), "asked once, whatever the time");
+        assert!(!Deadline::after(Duration::from_millis(1)).wait(|| false));
+        let mut rounds = 0;
+        wait_until(|| {
+            rounds += 1;
+            rounds > 100
+        });
+    }
+
+    #[test]
     fn times() {
         let ms = |ms| Ok(Some(Duration::from_millis(ms)));
         for (text, want) in [

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::deadline::{Deadline, backoff};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::agree::checked::{Checked, Heard};
 use crate::nccl::agree::not_agreed::NotAgreed;
@@ -111,16 +111,9 @@ fn seat(
 
 /// Promises visits to `inner`. Waits while it is being stopped by a revoke.
 fn promise(operation: &'static str, inner: &Inner, deadline: &Deadline) -> Result<()> {
-    let mut round = 0;
-    while !inner.promise_division() {
-        if let Some(error) = inner.ended_error(operation) {
-            return Err(error);
-        }
-        if deadline.expired() {
-            return Err(deadline.error(operation, format!("rank {} is still being stopped", inner.rank)));
-        }
-        backoff(round);
-        round += 1;
-    }
-    Ok(())
+    let promised = deadline.until(|| match inner.promise_division() {
+        true => Ok(Some(())),
+        false => inner.ended_error(operation).map_or(Ok(None), Err),
+    })?;
+    promised.ok_or_else(|| deadline.error(operation, format!("rank {} is still being stopped", inner.rank)))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::abort::{abort_clique, lock_marking};
 use super::interrupt;
 use super::interrupt::{BLOCKED, Interruption};
-use crate::deadline::{Deadline, backoff, wait_until};
+use crate::deadline::{Deadline, wait_until};
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -35,18 +35,12 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
     for member in revoked {
         member.clone().helper().run(move || stop(&member));
     }
+    let left = || members.iter().find(|member| member.is_revoked() && !member.has_stopped());
     let deadline = Deadline::after(inner.timeout());
-    let mut round = 0;
-    loop {
-        let left = members.iter().find(|member| member.is_revoked() && !member.has_stopped());
-        let Some(left) = left else { break };
-        if deadline.expired() {
-            let detail =
-                format!("rank {} is still being stopped: its peers, or work on its device, hold it up", left.rank);
-            return Err(deadline.error(operation, detail));
-        }
-        backoff(round);
-        round += 1;
+    deadline.wait(|| left().is_none());
+    if let Some(left) = left() {
+        let detail = format!("rank {} is still being stopped: its peers, or work on its device, hold it up", left.rank);
+        return Err(deadline.error(operation, detail));
     }
     inner.ended_error(operation).map_or(Ok(()), Err)
 }
