@@ -4,7 +4,7 @@ use crate::sys::cudaError;
 
 /// Why a range of device memory cannot be used, or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// The error of the call.
     pub cuda: cudaError,
     /// What is wrong with which address; names what lies nearest.

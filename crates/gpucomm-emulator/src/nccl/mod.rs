@@ -11,7 +11,7 @@
 pub(crate) mod basics;
 pub(crate) mod bytes;
 pub(crate) mod calls;
-pub mod exports;
+pub(crate) mod exports;
 pub(crate) mod requests;
 pub(crate) mod run;
 pub(crate) mod state;

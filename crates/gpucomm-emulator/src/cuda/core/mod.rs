@@ -16,7 +16,6 @@ mod per_device;
 pub(crate) mod plan;
 mod precedence;
 mod queue;
-pub(crate) mod safety;
 pub(crate) mod stream;
 pub(crate) mod task;
 mod unordered;

@@ -8,5 +8,4 @@ pub(crate) mod error;
 pub(crate) mod graphs;
 pub(crate) mod kind;
 pub(crate) mod parameters;
-pub(crate) mod safety;
 pub(crate) mod unique_id;

@@ -10,7 +10,6 @@ use crate::meet::segment::Id;
 use crate::nccl::basics::config::Config;
 use crate::nccl::basics::error::{Failure, Outcome, heed_captures};
 use crate::nccl::basics::kind::Kind;
-use crate::nccl::basics::safety::{Function, functions};
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::registry;
 use crate::nccl::state::resources::Resources;
@@ -44,7 +43,7 @@ pub(crate) unsafe fn split(
                 issued.shares = shares && !parent.is_revoked();
             }
         }
-        let division = Division { function: functions::ncclCommSplit, shares, out, config };
+        let division = Division { function: "ncclCommSplit", shares, out, config };
         let job = parent.clone();
         let run = Box::new(move || {
             let find = || find_part(&job, &all, (color, key));
@@ -97,7 +96,7 @@ pub(crate) unsafe fn shrink(
         let rest = Members { ranks, epoch };
         let shares = parent.config.shrink_share && !aborts;
         lock(&parent.issued).shares = shares && !parent.is_revoked();
-        let division = Division { function: functions::ncclCommShrink, shares, out, config };
+        let division = Division { function: "ncclCommShrink", shares, out, config };
         let excluded: Box<[i32]> = excluded.into();
         let job = parent.clone();
         let run = Box::new(move || division.make(&job, || find_rest(&job, &rest, &excluded)));
@@ -107,7 +106,7 @@ pub(crate) unsafe fn shrink(
 
 /// A child that is to be made.
 struct Division {
-    function: Function,
+    function: &'static str,
     /// Whether it shares the resources of what it comes from.
     shares: bool,
     out: Out,

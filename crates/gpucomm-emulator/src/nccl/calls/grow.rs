@@ -17,7 +17,6 @@ use crate::meet::segment::Id;
 use crate::nccl::basics::config::Config;
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
-use crate::nccl::basics::safety::functions;
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::registry;
 use crate::nccl::state::resources::Resources;
@@ -134,7 +133,7 @@ pub(crate) unsafe fn existing(
             let config = config.unwrap_or(job.config).overridden();
             let child = Comm::new(job.rank, size, job.device, config, Resources::default());
             let id = Id::from_words([a, b, c, d]);
-            let outcome = heed_captures(functions::ncclCommGrow)
+            let outcome = heed_captures("ncclCommGrow")
                 .and_then(|()| job.resources.abort.with_child(&child.resources.abort, || join(&child, &[id])));
             child.settle(&outcome);
             // One that has failed has a handle, too, by which it is to be aborted.
@@ -171,7 +170,7 @@ pub(crate) unsafe fn newcomer(
         out.put(registry::handle(&child));
         let job = child.clone();
         let run = Box::new(move || {
-            let outcome = heed_captures(functions::ncclCommGrow).and_then(|()| join(&job, &[id]));
+            let outcome = heed_captures("ncclCommGrow").and_then(|()| join(&job, &[id]));
             job.settle(&outcome);
             outcome
         });

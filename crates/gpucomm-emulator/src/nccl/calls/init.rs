@@ -15,7 +15,6 @@ use crate::nccl::basics::config::{self, Config};
 use crate::nccl::basics::encryption;
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
-use crate::nccl::basics::safety::Function;
 use crate::nccl::basics::unique_id;
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::registry;
@@ -56,7 +55,7 @@ impl Out {
 /// # Safety
 /// `out` is null or valid for a write until the call has ended or settled.
 pub(crate) unsafe fn init_rank(
-    function: Function,
+    function: &'static str,
     out: *mut ncclComm_t,
     size: i32,
     ids: &[ncclUniqueId],

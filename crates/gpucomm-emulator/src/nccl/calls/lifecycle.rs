@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::group::{self, Job};
 use super::reclaim::{reclaim, wait_for_peers};
+use crate::cuda::core::capture;
 use crate::lock::lock;
 use crate::meet::layout::Life;
 use crate::meet::segment::Segment;
 use crate::nccl::basics::error::{Failure, Outcome, heed_captures};
 use crate::nccl::basics::graphs::Graphs;
-use crate::nccl::basics::safety::{Function, functions};
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::inside::Manner;
 use crate::nccl::state::mixing::Mixing;
@@ -28,11 +28,11 @@ const THREADS_END: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The wait of an end for what NCCL has on its streams. Where a capture forbids it, NCCL says so in its log, and frees what kernels use.
-fn wait_blindly(comm: &Comm, function: Function) {
-    if function.unsafe_calls().is_err() && comm.has_work() {
+fn wait_blindly(comm: &Comm, function: &'static str) {
+    if capture::check().is_err() && comm.has_work() {
         report::violation(format!(
             "{}: rank {} still has work on its streams, which NCCL cannot wait for beside a stream capture, and does not look whether it could",
-            function.name, comm.rank
+            function, comm.rank
         ));
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
         comm.begin_finalize()?;
         let job = comm.clone();
         let run = Box::new(move || {
-            wait_blindly(&job, functions::ncclCommFinalize);
+            wait_blindly(&job, "ncclCommFinalize");
             job.drain()?;
             outlast_graphs(&job, |segment| segment.own(job.rank).graphs.load(Ordering::Acquire));
             job.let_go();
@@ -134,7 +134,7 @@ pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     group::call(|| {
         let job = comm.clone();
         let run = Box::new(move || {
-            wait_blindly(&job, functions::ncclCommDestroy);
+            wait_blindly(&job, "ncclCommDestroy");
             let outcome = if job.resources.abort.is_set() || job.is_revoked() { Ok(()) } else { job.drain() };
             part(&job, Life::Destroyed);
             outcome
@@ -154,7 +154,7 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     group::call(|| {
         let job = comm.clone();
         let run = Box::new(move || {
-            wait_blindly(&job, functions::ncclCommAbort);
+            wait_blindly(&job, "ncclCommAbort");
             let until = Instant::now() + PATIENCE;
             let busy = || job.resources.progress.running() || job.state() == ncclResult_t::ncclInProgress;
             while busy() && Instant::now() < until {
@@ -181,7 +181,7 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     let batches = *lock(&progress.launched);
     progress.wait(batches, || false);
     // Where this fails, what is stopped stays stopped, and all who ask are told, of a blocking communicator too.
-    heed_captures(functions::ncclCommRevoke).inspect_err(|failure| comm.fail(failure))?;
+    heed_captures("ncclCommRevoke").inspect_err(|failure| comm.fail(failure))?;
     spare_mates(comm);
     comm.let_go();
     wait_for_peers(comm);

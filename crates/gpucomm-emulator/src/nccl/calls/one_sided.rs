@@ -16,7 +16,6 @@ use crate::cuda::core::work::Run;
 use crate::lock::lock;
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
-use crate::nccl::basics::safety::functions;
 use crate::nccl::requests::batch::StreamHandle;
 use crate::nccl::run::captured::Kept;
 use crate::nccl::run::launch::{on_its_device, owner};
@@ -151,7 +150,7 @@ fn check_stream(comm: &Comm, stream: cudaStream_t) -> Outcome<Option<u64>> {
 /// All ranks come to their first one-sided operation, where NCCL makes a window for the signals.
 fn meet(comm: &Comm, epoch: u32) -> Outcome {
     // It allocates and registers that in this call.
-    heed_captures(functions::ncclCommWindowRegister)?;
+    heed_captures("ncclCommWindowRegister")?;
     let place = comm.windows.take_place(1);
     let shown = host::exchange(comm, &Members::all(comm, epoch), Kind::OneSided, &[place])?;
     for (peer, [theirs, ..]) in shown.iter().enumerate() {

@@ -5,9 +5,9 @@
 use std::ffi::c_void;
 use std::sync::LazyLock;
 
+use crate::cuda::core::capture;
 use crate::memory::space::locate::locate;
 use crate::nccl::basics::error::{Failure, Outcome};
-use crate::nccl::basics::safety::functions;
 use crate::nccl::state::comm::Comm;
 
 /// Whether NCCL registers anything: NCCL_LOCAL_REGISTER, which it reads once.
@@ -44,7 +44,7 @@ pub(crate) fn deregister(comm: &Comm, handle: *mut c_void) -> Outcome {
         return Ok(());
     }
     // NCCL frees a small array of its own on the device.
-    let _ = functions::ncclCommDeregister.unsafe_calls();
+    let _ = capture::check();
     comm.registrations.remove(handle.addr(), comm.is_revoked()).map_err(|what| {
         let text = format!("ncclCommDeregister on rank {}: {what}", comm.rank);
         Failure::usage(text).reported()

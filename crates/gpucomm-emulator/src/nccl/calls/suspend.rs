@@ -9,7 +9,6 @@ use super::group::{self, Job};
 use crate::cuda::core::{capture, device};
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
-use crate::nccl::basics::safety::functions;
 use crate::nccl::state::comm::Comm;
 use crate::nccl::wait::host::{self, Members};
 use crate::sys::{NCCL_SUSPEND_MEM, ncclResult_t};
@@ -49,7 +48,7 @@ pub(crate) fn suspend(comm: &Arc<Comm>, flags: i32) -> Outcome<ncclResult_t> {
             if job.resources.memory.is_suspended() {
                 return Err(Failure::usage(format!("rank {} is suspended already", job.rank)));
             }
-            heed_captures(functions::ncclCommSuspend)?;
+            heed_captures("ncclCommSuspend")?;
             let failed = |error| cuda("cudaDeviceSynchronize", error);
             capture::leave(job.device).map_err(failed)?;
             device::device(job.device).map_err(failed)?.synchronize();
@@ -72,7 +71,7 @@ pub(crate) fn resume(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
             if !memory.is_suspended() {
                 return Err(Failure::usage(format!("rank {} is not suspended", job.rank)));
             }
-            heed_captures(functions::ncclCommResume)?;
+            heed_captures("ncclCommResume")?;
             memory.resume()?;
             let all = Members::all(&job, epoch);
             host::exchange(&job, &all, Kind::Resume, &[])?;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use super::group::{self, Job};
 use super::registration;
 use crate::bugs::Nccl;
-use crate::cuda::core::device;
+use crate::cuda::core::{capture, device};
 use crate::cuda::tasks::memory;
 use crate::lock::lock;
 use crate::meet::segment::Segment;
@@ -22,7 +22,6 @@ use crate::memory::space::locate::locate;
 use crate::memory::space::table;
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
-use crate::nccl::basics::safety::functions;
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::shared::Shared;
 use crate::nccl::state::windows::{Part, Window};
@@ -142,7 +141,7 @@ pub(crate) unsafe fn register(
         let run = Box::new(move || {
             out.put(0);
             // Who fails here leaves the others waiting in the exchange.
-            heed_captures(functions::ncclCommWindowRegister)?;
+            heed_captures("ncclCommWindowRegister")?;
             if !settings().windows {
                 let handle = registration::register(&job, std::ptr::with_exposed_provenance_mut(address), bytes)?;
                 out.put(handle.addr());
@@ -315,7 +314,7 @@ pub(crate) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
         return registration::deregister(comm, window.cast());
     }
     // NCCL waits for what it has just enqueued on a stream of its own, and does not look whether it could.
-    let _ = functions::ncclCommWindowDeregister.unsafe_calls();
+    let _ = capture::check();
     if comm.windows.remove(window.addr()) {
         return Ok(());
     }

@@ -207,12 +207,12 @@ pub(crate) fn now(team: i32, collective: Collective) -> Outcome {
 }
 
 /// Does it when a stream comes to it.
-pub(crate) fn on_stream(name: &'static str, team: i32, collective: Collective, stream: cudaStream_t) -> Outcome {
+pub(crate) fn on_stream(team: i32, collective: Collective, stream: cudaStream_t) -> Outcome {
     let pe = life::pe()?;
     pe.refuse_limited()?;
     let team = pe.teams.get(team)?;
     if collective.by_copies(&pe, &team) {
         refuse_capture(stream, "members do not wait for each other from the second launch on, with copy engines")?;
     }
-    enqueue(&pe, name, (stream, Where::On), Together { team, collective })
+    enqueue(&pe, (stream, Where::On), Together { team, collective })
 }

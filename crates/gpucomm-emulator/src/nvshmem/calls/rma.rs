@@ -15,7 +15,6 @@ use crate::nvshmem::state::heap::Place;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::pe::Pe;
 use crate::races::touches::Touching;
-use crate::report;
 use crate::sys::cudaStream_t;
 
 /// Which way bytes go.
@@ -242,7 +241,7 @@ pub(crate) fn now(transfer: Transfer) -> Outcome {
 pub(crate) fn on_stream(transfer: Transfer, stream: cudaStream_t) -> Outcome {
     let pe = life::pe()?;
     let place = if transfer.blocks { Where::On } else { Where::Beside };
-    enqueue(&pe, report::call(), (stream, place), transfer)
+    enqueue(&pe, (stream, place), transfer)
 }
 
 /// A single element that is put.
@@ -311,7 +310,7 @@ pub(crate) fn put_single(single: Single) -> Outcome {
 
 /// Puts it when a stream comes to that.
 pub(crate) fn put_single_on_stream(single: Single, stream: cudaStream_t) -> Outcome {
-    enqueue(&life::pe()?, report::call(), (stream, Where::On), single)
+    enqueue(&life::pe()?, (stream, Where::On), single)
 }
 
 /// Gets a single element.

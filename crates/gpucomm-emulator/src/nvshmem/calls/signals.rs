@@ -10,7 +10,6 @@ use crate::nvshmem::basics::entry::{Outcome, wrong};
 use crate::nvshmem::state::heap::Place;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::pe::Pe;
-use crate::report;
 use crate::sys::{NVSHMEM_SIGNAL_ADD, NVSHMEM_SIGNAL_SET, cudaStream_t};
 
 /// What is done to a signal.
@@ -102,5 +101,5 @@ impl Doing for Alone {
 
 /// `nvshmemx_signal_op_on_stream`.
 pub(crate) fn on_stream(signal: Signal, pe: i32, stream: cudaStream_t) -> Outcome {
-    enqueue(&life::pe()?, report::call(), (stream, stream::Place::On), Alone(signal, pe))
+    enqueue(&life::pe()?, (stream, stream::Place::On), Alone(signal, pe))
 }

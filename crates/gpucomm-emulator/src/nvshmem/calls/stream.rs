@@ -85,12 +85,8 @@ impl<D: Doing> Run for Going<D> {
 }
 
 /// Puts work on a stream of the PE's device; where that is captured, into the graph.
-pub(crate) fn enqueue<D: Doing>(
-    pe: &Arc<Pe>,
-    name: &'static str,
-    (handle, place): (cudaStream_t, Place),
-    doing: D,
-) -> Outcome {
+pub(crate) fn enqueue<D: Doing>(pe: &Arc<Pe>, (handle, place): (cudaStream_t, Place), doing: D) -> Outcome {
+    let name = report::call();
     let stream = stream::find(handle).map_err(|error| cuda("the stream", error))?;
     if stream.device.ordinal != pe.device.ordinal {
         return Err(wrong(format!(

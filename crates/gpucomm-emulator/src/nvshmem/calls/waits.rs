@@ -16,7 +16,6 @@ use crate::nvshmem::state::heap::Place;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::pe::Pe;
 use crate::races::touches::{Actor, Touching};
-use crate::report;
 use crate::sys::*;
 
 /// A type of values that are waited for.
@@ -150,5 +149,5 @@ pub(crate) fn on_stream<T: Value>(waiting: Waiting<T>, stream: cudaStream_t) -> 
     if waiting.count == 0 {
         return Ok(());
     }
-    enqueue(&pe, report::call(), (stream, Where::On), waiting)
+    enqueue(&pe, (stream, Where::On), waiting)
 }

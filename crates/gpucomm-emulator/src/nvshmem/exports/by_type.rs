@@ -1,12 +1,16 @@
-//! The functions of a type or of a size, by their names: each passes on to the one of bytes, of its width or of its type that comes to the same.
+//! The functions of NVSHMEM for one element type or size, by their names.
 //!
-//! Programs of this crate call none of them, and no bindings have them. So they are found at run time, as with `dlsym`: some are one function for all
-//! types of a size, and others, whose types have several names, are one that is there anyway.
+//! gpucomm calls none of them, and no bindings declare them. So they are found at run time, as by `dlsym`. Each passes on to
+//! the function for bytes, or is that of another type of the same width.
 
 use std::ffi::{c_int, c_void};
 
-use super::reduced::reduced;
+use super::super::basics::kind::Kind;
+use super::super::calls::collectives::{self as calls, Collective};
+use super::super::calls::reduce::{Operator, Reduction, Type};
+use super::{Class, collectives, frame, transfers};
 use crate::sys::*;
+use crate::table::{self, Function};
 
 /// Types, their bytes, and the name of the one that is the same to reductions and waits.
 const TYPES: [(&str, usize, &str); 25] = [
@@ -73,9 +77,16 @@ pub fn nvshmem_by_type(name: &str) -> Option<*mut c_void> {
     }
     let (of, what) = rest.split_once('_')?;
     let (of, bytes, same) = TYPES.into_iter().find(|(of_type, ..)| *of_type == of)?;
-    let strided = moves(what, bytes, on_stream).or_else(|| element(what, of, bytes, on_stream));
-    let together = || moved(what, bytes, on_stream).or_else(|| reduced(what, same, on_stream));
-    strided.or_else(together).or_else(|| waits(what, same, on_stream))
+    let moved = moves(what, bytes, on_stream).or_else(|| element(what, of, bytes, on_stream));
+    let shared =
+        || if on_stream { declared(&format!("nvshmemx_{same}_{what}_on_stream")) } else { reduced(what, same) };
+    moved.or_else(|| together(what, bytes, on_stream)).or_else(shared)
+}
+
+/// A function that is declared for one type, and serves others of its width.
+fn declared(name: &str) -> Option<*mut c_void> {
+    use transfers::{ELEMENTS, STRIDED, WAITS};
+    table::address(&[ELEMENTS, STRIDED, WAITS, collectives::REDUCTIONS], name)
 }
 
 /// `put32_nbi`: what is done, and the bytes of an element.
@@ -158,29 +169,8 @@ fn moves(what: &str, bytes: usize, on_stream: bool) -> Option<*mut c_void> {
 }
 
 fn strided(what: &str, bytes: usize, on_stream: bool) -> Option<*mut c_void> {
-    match (what, bytes, on_stream) {
-        ("iput", 1, false) => address!(nvshmem_iput8),
-        ("iput", 2, false) => address!(nvshmem_iput16),
-        ("iput", 4, false) => address!(nvshmem_iput32),
-        ("iput", 8, false) => address!(nvshmem_iput64),
-        ("iput", 16, false) => address!(nvshmem_iput128),
-        ("iput", 1, true) => address!(nvshmemx_iput8_on_stream),
-        ("iput", 2, true) => address!(nvshmemx_iput16_on_stream),
-        ("iput", 4, true) => address!(nvshmemx_iput32_on_stream),
-        ("iput", 8, true) => address!(nvshmemx_iput64_on_stream),
-        ("iput", 16, true) => address!(nvshmemx_iput128_on_stream),
-        ("iget", 1, false) => address!(nvshmem_iget8),
-        ("iget", 2, false) => address!(nvshmem_iget16),
-        ("iget", 4, false) => address!(nvshmem_iget32),
-        ("iget", 8, false) => address!(nvshmem_iget64),
-        ("iget", 16, false) => address!(nvshmem_iget128),
-        ("iget", 1, true) => address!(nvshmemx_iget8_on_stream),
-        ("iget", 2, true) => address!(nvshmemx_iget16_on_stream),
-        ("iget", 4, true) => address!(nvshmemx_iget32_on_stream),
-        ("iget", 8, true) => address!(nvshmemx_iget64_on_stream),
-        ("iget", 16, true) => address!(nvshmemx_iget128_on_stream),
-        _ => None,
-    }
+    let bits = bytes * 8;
+    declared(&if on_stream { format!("nvshmemx_{what}{bits}_on_stream") } else { format!("nvshmem_{what}{bits}") })
 }
 
 macro_rules! floats {
@@ -207,46 +197,17 @@ floats! {
     f64: double_p double_p_on_stream double_g of nvshmem_uint64_p nvshmemx_uint64_p_on_stream nvshmem_uint64_g;
 }
 
-/// Single elements. Where a type is passed as an integer of its width is, it is one function for both.
+/// Single elements. Types that C passes like an integer of their width share its function.
 fn element(what: &str, of: &str, bytes: usize, on_stream: bool) -> Option<*mut c_void> {
-    match (what, of, bytes, on_stream) {
-        ("p", "float", _, false) => address!(float_p),
-        ("p", "float", _, true) => address!(float_p_on_stream),
-        ("g", "float", _, false) => address!(float_g),
-        ("p", "double", _, false) => address!(double_p),
-        ("p", "double", _, true) => address!(double_p_on_stream),
-        ("g", "double", _, false) => address!(double_g),
-        ("p", _, 1, false) => address!(nvshmem_uint8_p),
-        ("p", _, 2, false) => address!(nvshmem_uint16_p),
-        ("p", _, 4, false) => address!(nvshmem_uint32_p),
-        ("p", _, 8, false) => address!(nvshmem_uint64_p),
-        ("p", _, 1, true) => address!(nvshmemx_uint8_p_on_stream),
-        ("p", _, 2, true) => address!(nvshmemx_uint16_p_on_stream),
-        ("p", _, 4, true) => address!(nvshmemx_uint32_p_on_stream),
-        ("p", _, 8, true) => address!(nvshmemx_uint64_p_on_stream),
-        ("g", _, 1, false) => address!(nvshmem_uint8_g),
-        ("g", _, 2, false) => address!(nvshmem_uint16_g),
-        ("g", _, 4, false) => address!(nvshmem_uint32_g),
-        ("g", _, 8, false) => address!(nvshmem_uint64_g),
-        _ => None,
-    }
-}
-
-/// Waits of a stream, by the name of the type that is called.
-fn waits(what: &str, same: &str, on_stream: bool) -> Option<*mut c_void> {
-    match (same, what, on_stream) {
-        ("int32", "wait_until", true) => address!(nvshmemx_int32_wait_until_on_stream),
-        ("int32", "wait_until_all", true) => address!(nvshmemx_int32_wait_until_all_on_stream),
-        ("int32", "wait_until_all_vector", true) => address!(nvshmemx_int32_wait_until_all_vector_on_stream),
-        ("int64", "wait_until", true) => address!(nvshmemx_int64_wait_until_on_stream),
-        ("int64", "wait_until_all", true) => address!(nvshmemx_int64_wait_until_all_on_stream),
-        ("int64", "wait_until_all_vector", true) => address!(nvshmemx_int64_wait_until_all_vector_on_stream),
-        ("uint32", "wait_until", true) => address!(nvshmemx_uint32_wait_until_on_stream),
-        ("uint32", "wait_until_all", true) => address!(nvshmemx_uint32_wait_until_all_on_stream),
-        ("uint32", "wait_until_all_vector", true) => address!(nvshmemx_uint32_wait_until_all_vector_on_stream),
-        ("uint64", "wait_until", true) => address!(nvshmemx_uint64_wait_until_on_stream),
-        ("uint64", "wait_until_all", true) => address!(nvshmemx_uint64_wait_until_all_on_stream),
-        ("uint64", "wait_until_all_vector", true) => address!(nvshmemx_uint64_wait_until_all_vector_on_stream),
+    match (what, of, on_stream) {
+        ("p", "float", false) => address!(float_p),
+        ("p", "float", true) => address!(float_p_on_stream),
+        ("g", "float", false) => address!(float_g),
+        ("p", "double", false) => address!(double_p),
+        ("p", "double", true) => address!(double_p_on_stream),
+        ("g", "double", false) => address!(double_g),
+        ("p", _, true) => declared(&format!("nvshmemx_uint{}_p_on_stream", bytes * 8)),
+        ("p" | "g", _, false) => declared(&format!("nvshmem_uint{}_{what}", bytes * 8)),
         _ => None,
     }
 }
@@ -304,7 +265,7 @@ unsafe extern "C" fn broadcast_on_stream<const N: usize>(
     unsafe { nvshmemx_broadcastmem_on_stream(team, dest, source, nelems * N, root, stream) }
 }
 
-fn moved(what: &str, bytes: usize, on_stream: bool) -> Option<*mut c_void> {
+fn together(what: &str, bytes: usize, on_stream: bool) -> Option<*mut c_void> {
     match (what, on_stream) {
         ("broadcast", false) => by_size!(bytes, broadcast),
         ("broadcast", true) => by_size!(bytes, broadcast_on_stream),
@@ -314,4 +275,87 @@ fn moved(what: &str, bytes: usize, on_stream: bool) -> Option<*mut c_void> {
         ("alltoall", true) => by_size!(bytes, alltoall_on_stream),
         _ => None,
     }
+}
+
+/// `sum_reduce` and its like, for which the host waits.
+fn reduced(what: &str, same: &str) -> Option<*mut c_void> {
+    let (op, what) = what.split_once('_')?;
+    let scatters = match what {
+        "reduce" => false,
+        "reducescatter" => true,
+        _ => return None,
+    };
+    if matches!(op, "and" | "or" | "xor") && !same.contains("int") {
+        return None;
+    }
+    macro_rules! by_type {
+        ($($name:literal $of:literal,)*) => {
+            match same {
+                $($name if scatters => by_operator!($of true),)*
+                $($name => by_operator!($of false),)*
+                _ => None,
+            }
+        };
+    }
+    macro_rules! by_operator {
+        ($of:literal $scatters:literal) => {
+            match op {
+                "sum" => address!(reduce::<$of, 0, $scatters>),
+                "prod" => address!(reduce::<$of, 1, $scatters>),
+                "min" => address!(reduce::<$of, 2, $scatters>),
+                "max" => address!(reduce::<$of, 3, $scatters>),
+                "and" => address!(reduce::<$of, 4, $scatters>),
+                "or" => address!(reduce::<$of, 5, $scatters>),
+                "xor" => address!(reduce::<$of, 6, $scatters>),
+                _ => None,
+            }
+        };
+    }
+    by_type! {
+        "int8" 0, "int16" 1, "int32" 2, "int64" 3, "uint8" 4, "uint16" 5, "uint32" 6, "uint64" 7, "half" 8, "bfloat16" 9,
+        "float" 10, "double" 11,
+    }
+}
+
+/// A reduction that the host waits for: its type, its operation, and whether the result is scattered.
+unsafe extern "C" fn reduce<const OF: usize, const OP: usize, const SCATTERS: bool>(
+    team: nvshmem_team_t,
+    dest: *mut c_void,
+    source: *const c_void,
+    nreduce: usize,
+) -> c_int {
+    on_host(team, (dest, source), nreduce, (OF, OP), SCATTERS)
+}
+
+fn on_host(
+    team: nvshmem_team_t,
+    (dest, source): (*mut c_void, *const c_void),
+    count: usize,
+    (of, op): (usize, usize),
+    scatters: bool,
+) -> c_int {
+    use Operator::{And, Max, Min, Or, Prod, Sum, Xor};
+    use Type::{Bfloat16, Double, Float, Half, I8, I16, I32, I64, U8, U16, U32, U64};
+    let (element, of) = [
+        (1, I8),
+        (2, I16),
+        (4, I32),
+        (8, I64),
+        (1, U8),
+        (2, U16),
+        (4, U32),
+        (8, U64),
+        (2, Half),
+        (2, Bfloat16),
+        (4, Float),
+        (8, Double),
+    ][of];
+    let reduction = Some(Reduction { operator: [Sum, Prod, Min, Max, And, Or, Xor][op], of });
+    let (kind, name) = match scatters {
+        true => (Kind::ReduceScatter, "nvshmem_TYPE_OP_reducescatter"),
+        false => (Kind::Reduce, "nvshmem_TYPE_OP_reduce"),
+    };
+    frame(Function { name, class: Class::Waits, first: 0 }, || {
+        calls::now(team, Collective { kind, dest, source, count, element, root: 0, reduction })
+    })
 }
