@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::futex::SLICE;
 use super::layout::Life;
 use super::process;
 use super::segment::Segment;
@@ -41,4 +42,19 @@ pub(crate) fn announce(segment: &Segment, me: usize) {
     segment.rank(me).set_life(Life::Joined);
     segment.head().joined.fetch_add(1, Ordering::AcqRel);
     segment.head().news.ring();
+}
+
+/// Waits until all `size` ranks have come. Between two naps asks `look`, and ends with what it says.
+pub(crate) fn wait_for_all<S>(segment: &Segment, size: usize, mut look: impl FnMut() -> Option<S>) -> Result<(), S> {
+    let head = segment.head();
+    loop {
+        let heard = head.news.read();
+        if head.joined.load(Ordering::Acquire) as usize == size {
+            return Ok(());
+        }
+        if let Some(stop) = look() {
+            return Err(stop);
+        }
+        head.news.sleep(heard, SLICE);
+    }
 }

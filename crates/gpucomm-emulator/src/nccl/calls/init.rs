@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 
 use super::group::{self, Job};
 use crate::cuda::core::device;
-use crate::meet::futex::SLICE;
 use crate::meet::join::{self, Clash};
 use crate::meet::layout::{Life, MAX_RANKS};
 use crate::meet::register;
@@ -197,26 +196,20 @@ fn wait_for_all(comm: &Comm, segment: &Segment) -> Outcome {
     let head = segment.head();
     let activity = Activity::new(Kind::Init, 1, 0, 0);
     let mut watch = Watch::of_host(comm, segment, activity).since(0);
-    loop {
-        let heard = head.news.read();
-        if head.joined.load(Ordering::Acquire) == comm.size as u32 {
-            activity.publish(segment.rank(comm.rank), Phase::Done);
-            return Ok(());
-        }
+    join::wait_for_all(segment, comm.size, || {
         let refused = head.refused.load(Ordering::Acquire);
         if refused != 0 {
             let about = head.refused_about[0].load(Ordering::Relaxed);
             let text = format!("the start of rank {about} contradicts that of another rank (its number, or the size)");
-            return Err(Failure::new(ncclResult_t(refused), text));
+            return Some(Failure::new(ncclResult_t(refused), text));
         }
-        match watch.check(|peer| segment.rank(peer).life() == Life::Absent) {
-            None => head.news.sleep(heard, SLICE),
-            Some(Stop::Dead(peer)) => {
-                return Err(Failure::remote(format!("rank {peer} died before all ranks had come")));
-            }
-            Some(Stop::Aborted | Stop::Cancelled) => {
-                return Err(Failure::internal(format!("rank {}: aborted while waiting for other ranks", comm.rank)));
+        match watch.check(|peer| segment.rank(peer).life() == Life::Absent)? {
+            Stop::Dead(peer) => Some(Failure::remote(format!("rank {peer} died before all ranks had come"))),
+            Stop::Aborted | Stop::Cancelled => {
+                Some(Failure::internal(format!("rank {}: aborted while waiting for other ranks", comm.rank)))
             }
         }
-    }
+    })?;
+    activity.publish(segment.rank(comm.rank), Phase::Done);
+    Ok(())
 }

@@ -1,12 +1,11 @@
 //! The bootstrap: PEs find each other, before any of them has a device.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::deed::Activity;
 use super::plan::Nvshmem;
-use crate::meet::futex::SLICE;
 use crate::meet::join::{self, Clash};
 use crate::meet::layout::{Life, MAX_RANKS};
 use crate::meet::register;
@@ -57,17 +56,14 @@ impl Boot {
     }
 
     fn wait_for_all(&self) {
-        let head = self.segment.head();
         let activity = Activity { kind: Kind::Bootstrap, team: 0, number: 1, bytes: 0 };
         let mut watch = Watch::new(self, &self.segment, activity, None);
-        loop {
-            let heard = head.news.read();
-            if head.joined.load(Ordering::Acquire) as usize == self.size {
-                break;
-            }
-            watch.check(|peer| self.segment.rank(peer).life() == Life::Absent);
-            head.news.sleep(heard, SLICE);
-        }
+        let absent = |peer: usize| self.segment.rank(peer).life() == Life::Absent;
+        // PEs wait for each other for ever, whatever becomes of one.
+        let _ = join::wait_for_all(&self.segment, self.size, || {
+            watch.check(absent);
+            None::<()>
+        });
         activity.publish(self.segment.rank(self.me), Phase::Done);
     }
 

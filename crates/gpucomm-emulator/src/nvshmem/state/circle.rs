@@ -1,9 +1,8 @@
 //! Circles: the members of a team meet, as often as they do something together.
 //!
-//! Each member tells in its slot of the team how often it has come and gone. It shows its words before it tells that it has come,
-//! and shows others only after all have told that they have gone, so that nobody reads words of another meeting.
+//! Each does so on the board of the team, which a later team of the same number uses again.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::boot::{Boot, tell_of_death};
@@ -11,7 +10,9 @@ use super::deed::Activity;
 use super::inject;
 use super::plan::{WORDS, own};
 use crate::lock::lock;
-use crate::meet::futex::{SLICE, spin};
+use crate::meet::futex::Bell;
+use crate::meet::meeting::{Board, Meeting, Step};
+use crate::meet::segment::Segment;
 use crate::meet::watch::{Deed as _, Phase, Stop, Watch};
 use crate::nvshmem::basics::entry::{Failed, wrong};
 use crate::nvshmem::basics::kind::Kind;
@@ -33,6 +34,29 @@ pub(crate) struct Circle {
     met: Mutex<u32>,
 }
 
+/// The board of a team: one slot of each member.
+#[derive(Debug)]
+struct Slots<'a> {
+    segment: &'a Segment,
+    slot: usize,
+}
+
+impl Board for Slots<'_> {
+    const REUSED: bool = true;
+
+    fn words(&self, member: usize) -> &[AtomicU64] {
+        &own(self.segment, member).slots[self.slot].words
+    }
+
+    fn told(&self, from: usize, _: usize) -> &AtomicU64 {
+        &own(self.segment, from).slots[self.slot].told
+    }
+
+    fn news(&self) -> &Bell {
+        &self.segment.head().news
+    }
+}
+
 /// What a member shows.
 pub(crate) type Shown = [u64; WORDS];
 
@@ -41,7 +65,7 @@ pub(crate) struct Turn<'a> {
     circle: &'a Circle,
     boot: &'a Boot,
     activity: Activity,
-    number: u32,
+    meeting: Meeting<Slots<'a>>,
     cancelled: Option<&'a dyn Fn() -> bool>,
     /// What the members show, in their order.
     pub(crate) shown: Vec<Shown>,
@@ -53,53 +77,26 @@ impl Circle {
         Self { slot, tag, me, members, met: Mutex::new(0) }
     }
 
-    /// What is told at a step.
-    fn word(&self, step: u32) -> u64 {
-        u64::from(self.tag) << 32 | u64::from(step)
-    }
-
-    /// Whether `pe` has not come to a step. Who has come to a meeting, and is in another team of this number now, has gone from it.
-    fn is_behind(&self, boot: &Boot, pe: usize, step: u32) -> bool {
-        let told = own(&boot.segment, pe).slots[self.slot].told.load(Ordering::Acquire);
-        let comes = step % 2 == 1;
-        if told >> 32 == u64::from(self.tag) { told < self.word(step) } else { comes }
-    }
-
-    fn tell(&self, boot: &Boot, step: u32) {
-        let slot = &own(&boot.segment, boot.me).slots[self.slot];
-        slot.told.store(self.word(step), Ordering::Release);
-        boot.segment.head().news.ring();
-    }
-
     fn wait(
         &self,
         boot: &Boot,
-        step: u32,
+        meeting: &Meeting<Slots<'_>>,
+        step: Step,
         activity: Activity,
         cancelled: Option<&dyn Fn() -> bool>,
-    ) -> Result<(), Stop> {
-        let all_here = || !self.members.iter().any(|&pe| pe != boot.me && self.is_behind(boot, pe, step));
-        if spin(self.members.len() as u32 - 1, all_here) {
-            return Ok(());
-        }
-        let news = &boot.segment.head().news;
-        let mut watch = Watch::new(boot, &boot.segment, activity, cancelled).among(&self.members);
-        loop {
-            let heard = news.read();
-            if all_here() {
-                return Ok(());
+    ) -> Result<(), Failed> {
+        let mut watch = None;
+        let look = || {
+            let new = || Watch::new(boot, &boot.segment, activity, cancelled).among(&self.members);
+            let missing = |pe: usize| meeting.missing(pe, step);
+            let stop = watch.get_or_insert_with(new).check(missing);
+            if stop.is_none() {
+                let dead = |&&pe: &&usize| missing(pe) && boot.segment.rank(pe).dead();
+                self.members.iter().filter(dead).for_each(|&pe| tell_of_death(boot, pe, &activity));
             }
-            let missing = |pe: usize| self.members.contains(&pe) && self.is_behind(boot, pe, step);
-            if let Some(stop) = watch.check(missing) {
-                return Err(stop);
-            }
-            for &pe in self.members.iter().filter(|&&pe| pe != boot.me && missing(pe)) {
-                if boot.segment.rank(pe).dead() {
-                    tell_of_death(boot, pe, &activity);
-                }
-            }
-            news.sleep(heard, SLICE);
-        }
+            stop
+        };
+        meeting.wait(step, look).map_err(|stop| stopped(boot, stop, &activity))
     }
 
     /// Comes, with words for the others, and waits for all of them. Whatever they meet for, they must agree about `activity.kind`.
@@ -130,21 +127,17 @@ impl Circle {
         *met += 1;
         let number = *met;
         let activity = Activity { team: self.slot as u32, number: u64::from(number), ..activity };
-        let stopped = |stop| stopped(boot, stop, &activity);
+        let board = Slots { segment: &boot.segment, slot: self.slot };
+        let meeting = Meeting::of_group(board, boot.me, &self.members, self.tag, number);
         // The first meeting has none before it: slots may tell of a team that is no more.
         if number > 1 {
-            self.wait(boot, 2 * (number - 1), activity, cancelled).map_err(stopped)?;
+            self.wait(boot, &meeting, Step::Before, activity, cancelled)?;
         }
-        let slot = &own(&boot.segment, boot.me).slots[self.slot];
-        let all = std::iter::once(activity.kind as u64).chain(words.iter().copied()).chain(std::iter::repeat(0));
-        slot.words.iter().zip(all).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
-        self.tell(boot, 2 * number - 1);
-        self.wait(boot, 2 * number - 1, activity, cancelled).map_err(stopped)?;
-        let read = |&pe: &usize| {
-            own(&boot.segment, pe).slots[self.slot].words.each_ref().map(|word| word.load(Ordering::Relaxed))
-        };
-        let shown: Vec<Shown> = self.members.iter().map(read).collect();
-        let turn = Turn { circle: self, boot, activity, number, cancelled, shown, _met: met };
+        let unused = std::iter::repeat(0);
+        meeting.show(std::iter::once(activity.kind as u64).chain(words.iter().copied()).chain(unused));
+        self.wait(boot, &meeting, Step::Shows, activity, cancelled)?;
+        let shown = self.members.iter().map(|&pe| meeting.shown(pe)).collect();
+        let turn = Turn { circle: self, boot, activity, meeting, cancelled, shown, _met: met };
         turn.agree()?;
         Ok(turn)
     }
@@ -162,7 +155,7 @@ impl Turn<'_> {
                 self.boot.me,
                 mine.name(),
                 self.circle.members[other],
-                self.number,
+                self.activity.number,
                 self.circle.slot
             )))
         })
@@ -185,16 +178,15 @@ impl Turn<'_> {
 
     /// Waits until all members have done what they met for.
     pub(crate) fn end(self) -> Result<(), Failed> {
-        let Self { circle, boot, activity, number, cancelled, .. } = &self;
-        circle.tell(boot, 2 * number);
-        circle.wait(boot, 2 * number, *activity, *cancelled).map_err(|stop| stopped(boot, stop, activity))
+        self.meeting.come(Step::HasRead);
+        self.circle.wait(self.boot, &self.meeting, Step::HasRead, self.activity, self.cancelled)
     }
 }
 
 impl Drop for Turn<'_> {
     /// Nobody waits for who has left.
     fn drop(&mut self) {
-        self.circle.tell(self.boot, 2 * self.number);
+        self.meeting.come(Step::HasRead);
         self.activity.publish(self.boot.segment.rank(self.boot.me), Phase::Done);
     }
 }
