@@ -16,10 +16,8 @@
 #![cfg_attr(not(all(feature = "nccl", feature = "nvshmem")), allow(dead_code, unused_imports))]
 
 pub(crate) mod bugs;
-mod capability;
 pub(crate) mod cuda;
 mod fault;
-mod floats;
 mod given;
 #[cfg(test)]
 mod isolated;

@@ -166,9 +166,9 @@ impl<B: Board> Meeting<B> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::bare::Bare;
     use super::super::register;
     use super::*;
+    use crate::meet::segment::bare::Bare;
     use std::sync::Arc;
 
     fn segment() -> Arc<Segment> {

@@ -6,12 +6,12 @@ use std::os::fd::{BorrowedFd, IntoRawFd};
 use super::{Class, OnStream, guarded};
 use crate::cuda::core::device::{self, current};
 use crate::cuda::tasks::memset::{self, Shape};
-use crate::cuda::tasks::{memory, multicast, refuse, vmm};
+use crate::cuda::tasks::{memory, multicast, vmm};
 use crate::memory::access::Access;
-use crate::memory::fault::Fault;
-use crate::memory::multicast::object;
-use crate::memory::space::physical::Nature;
-use crate::memory::space::table;
+use crate::memory::access::Fault;
+use crate::memory::mapped;
+use crate::memory::mapped::Nature;
+use crate::memory::multicast::Shape as ObjectShape;
 use crate::refusals::Step;
 use crate::report;
 use crate::settings::settings;
@@ -131,13 +131,13 @@ fn nature(prop: &In<CUmemAllocationProp_v1>) -> Result<Nature, Fault> {
 }
 
 /// The multicast object that the properties ask for, and their flags.
-fn shape(prop: &In<CUmulticastObjectProp>) -> Result<(object::Shape, c_ulonglong), Fault> {
+fn shape(prop: &In<CUmulticastObjectProp>) -> Result<(ObjectShape, c_ulonglong), Fault> {
     let prop = prop.get().ok_or_else(|| Fault::value("the properties are null"))?;
     let handles = prop.handleTypes;
     if handles & !u64::from(FD | FABRIC) != 0 {
         return Err(unsupported(format!("handles {handles:#x}, expected {FD:#x}, {FABRIC:#x} or both")));
     }
-    let shape = object::Shape { devices: prop.numDevices, bytes: prop.size as u64, handles: handles as u32 };
+    let shape = ObjectShape { devices: prop.numDevices, bytes: prop.size as u64, handles: handles as u32 };
     Ok((shape, prop.flags))
 }
 
@@ -203,7 +203,7 @@ exports! { MEMORY: looked_up;
         if option.0 > CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED.0 {
             return Err(Fault::value(format!("{} is no granularity", option.0)));
         }
-        granularity.set(table::GRANULARITY);
+        granularity.set(mapped::GRANULARITY);
         Ok(())
     }
 
@@ -242,7 +242,7 @@ exports! { MEMORY: looked_up;
         address: CUdeviceptr_v2,
     ): AddressRange {
         let address = address as usize;
-        let mapped = || table::at(address).map(|mapped| mapped.span());
+        let mapped = || mapped::at(address).map(|mapped| mapped.span());
         let (begin, length) = memory::around(address).or_else(mapped).ok_or_else(|| vmm::nothing_at(address))?;
         base.set(begin as CUdeviceptr_v2);
         bytes.set(length);
@@ -291,7 +291,7 @@ exports! { MEMORY: looked_up;
         }
         let fd = match thing {
             vmm::Thing::Physical(physical) => physical.export(),
-            vmm::Thing::Multicast(object) => refuse::refuse(Step::Export).map(|()| object.export())?,
+            vmm::Thing::Multicast(object) => vmm::refuse(Step::Export).map(|()| object.export())?,
         };
         let fd = fd.map_err(|error| Fault {
             cuda: cudaError::cudaErrorMemoryAllocation,
@@ -327,12 +327,12 @@ exports! { MEMORY: looked_up;
         flags: c_ulonglong,
     ): PFN_cuMemAddressReserve_v10020 {
         no_flags(flags)?;
-        address.set(table::reserve(size, alignment)? as CUdeviceptr_v2);
+        address.set(mapped::reserve(size, alignment)? as CUdeviceptr_v2);
         Ok(())
     }
 
     Free fn cuMemAddressFree(address: CUdeviceptr_v2, size: usize): PFN_cuMemAddressFree_v10020 {
-        table::free(address as usize, size)
+        mapped::free(address as usize, size)
     }
 
     Free fn cuMemMap(
@@ -347,7 +347,7 @@ exports! { MEMORY: looked_up;
             return Err(unsupported(format!("the offset is {offset}: the driver maps from the start only")));
         }
         match vmm::thing(handle)? {
-            vmm::Thing::Physical(physical) => table::map(address as usize, size, &physical),
+            vmm::Thing::Physical(physical) => mapped::map(address as usize, size, &physical),
             vmm::Thing::Multicast(object) => multicast::map(&object, address as usize, size),
         }
     }
@@ -377,7 +377,7 @@ exports! { MEMORY: looked_up;
             Ok((device_at(&right.location)?, access))
         };
         let rights: Vec<_> = rights.iter().map(one).collect::<Result<_, _>>()?;
-        table::set_access(address as usize, size, &rights)
+        mapped::set_access(address as usize, size, &rights)
     }
 
     Free fn cuMemGetAccess(
@@ -386,7 +386,7 @@ exports! { MEMORY: looked_up;
         address: CUdeviceptr_v2,
     ): PFN_cuMemGetAccess_v10020 {
         let device = device_at(location.get().ok_or_else(|| Fault::value("the location is null"))?)?;
-        let mapped = table::at(address as usize).ok_or_else(|| vmm::nothing_at(address as usize))?;
+        let mapped = mapped::at(address as usize).ok_or_else(|| vmm::nothing_at(address as usize))?;
         flags.set(mapped.rights.of(device) as c_ulonglong);
         Ok(())
     }

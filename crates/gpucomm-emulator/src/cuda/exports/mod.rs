@@ -9,9 +9,9 @@ use std::sync::{Arc, RwLockReadGuard};
 
 use super::core::device::current;
 use super::core::stream::{self, Stream};
-use super::core::{capture, driver_lock, fork};
 use super::error;
 use super::tasks::host;
+use crate::cuda::core::{capture, device};
 use crate::report;
 use crate::sys::{cudaError, cudaStream_t};
 use crate::table::{Argument, Export, Function, OnNull};
@@ -41,7 +41,7 @@ pub(crate) enum Class {
 /// catches panics.
 fn guarded<E: From<cudaError>>(function: Function<Class>, body: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let Function { name, class, .. } = function;
-    fork::check()?;
+    device::refuse_in_fork()?;
     if host::is_callback() {
         report::violation(format!("{name} was called inside a host function of a stream"));
         return Err(cudaError::cudaErrorNotPermitted.into());
@@ -90,7 +90,7 @@ impl<E: From<cudaError>> Argument<E> for OnStream {
 
     unsafe fn take(passed: cudaStream_t) -> Result<Self, E> {
         let stream = stream::find(passed)?;
-        let _shared = driver_lock::shared(stream.device);
+        let _shared = device::share_driver(stream.device);
         Ok(Self { stream, _shared })
     }
 }

@@ -9,11 +9,11 @@ use crate::cuda::core::device::{self, current, current_device, device, device_co
 use crate::cuda::core::event::{self, EVENTS, Event};
 use crate::cuda::core::plan::Change;
 use crate::cuda::core::stream::{self, STREAMS, Stream};
-use crate::cuda::core::{capture, driver_lock, graph};
+use crate::cuda::core::{capture, graph};
 use crate::cuda::tasks::memory::{self, POOLS, Pool};
 use crate::cuda::tasks::memset::Shape;
 use crate::cuda::tasks::{copy, host, memset};
-use crate::memory::block::Origin;
+use crate::memory::heap::Origin;
 use crate::settings::settings;
 use crate::sys::*;
 use crate::table::{Out, Text, exports};
@@ -264,7 +264,7 @@ exports! { STREAMS_AND_EVENTS: abi;
             return Err(cudaError::cudaErrorInvalidValue);
         }
         let device = current()?;
-        let _shared = driver_lock::shared(device);
+        let _shared = device::share_driver(device);
         device.check()?;
         let stream = Stream::new(device, flags, priority.clamp(*PRIORITIES.start(), *PRIORITIES.end()));
         handle.set(STREAMS.insert(stream).ok_or(cudaError::cudaErrorMemoryAllocation)?);
@@ -309,8 +309,8 @@ exports! { STREAMS_AND_EVENTS: abi;
             return Err(cudaError::cudaErrorInvalidValue);
         }
         let (stream, event) = (stream::find(handle)?, event::find(event)?);
-        driver_lock::pass(event.device);
-        let _shared = driver_lock::shared(stream.device);
+        device::pass_driver(event.device);
+        let _shared = device::share_driver(stream.device);
         event.hold(&stream)
     }
 
@@ -350,7 +350,7 @@ exports! { STREAMS_AND_EVENTS: abi;
             return Err(cudaError::cudaErrorInvalidValue);
         }
         let device = current()?;
-        let _shared = driver_lock::shared(device);
+        let _shared = device::share_driver(device);
         device.check()?;
         let event = Arc::new(Event::new(device, flags & cudaEventDisableTiming == 0));
         handle.set(EVENTS.insert(event).ok_or(cudaError::cudaErrorMemoryAllocation)?);
@@ -362,7 +362,7 @@ exports! { STREAMS_AND_EVENTS: abi;
             report::violation(format!("cudaEventDestroy: {handle:p} is no event: destroyed before, or never made"));
             cudaError::cudaErrorInvalidResourceHandle
         })?;
-        driver_lock::pass(event.device);
+        device::pass_driver(event.device);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use crate::cuda::core::capture;
 use crate::cuda::error::meaning;
-use crate::meet::trouble::Trouble;
+use crate::meet::segment::Trouble;
 use crate::report;
 use crate::sys::{cudaError, ncclResult_t};
 

@@ -1,6 +1,5 @@
 //! Names, failures and configuration.
 
-mod algorithms;
 pub(crate) mod coll_config;
 pub(crate) mod config;
 pub(crate) mod encryption;

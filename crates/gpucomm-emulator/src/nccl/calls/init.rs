@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use super::group::{self, Job};
 use crate::cuda::core::device;
-use crate::meet::join::{self, Clash};
-use crate::meet::layout::{Life, MAX_RANKS};
 use crate::meet::register;
+use crate::meet::register::Clash;
 use crate::meet::segment::{Id, Segment};
+use crate::meet::segment::{Life, MAX_RANKS};
 use crate::meet::watch::{Deed, Phase, Stop};
 use crate::nccl::basics::config::{self, Config};
 use crate::nccl::basics::encryption;
@@ -112,7 +112,7 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
     let Some((&first, others)) = ids.split_first() else { return Err(Failure::argument("there is no id")) };
     let segment = register::open::<Nccl>(first)?;
     let others = others.iter().map(|id| register::open::<Nccl>(*id)).collect::<Result<Vec<_>, _>>()?;
-    join::claim(&segment, comm.rank, comm.size).map_err(|clash| {
+    register::claim(&segment, comm.rank, comm.size).map_err(|clash| {
         let text = match clash {
             Clash::Size(theirs) => format!("rank {} says {} ranks, another rank {theirs}", comm.rank, comm.size),
             Clash::Twice => format!("rank {} has joined twice", comm.rank),
@@ -122,7 +122,7 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
     let device = device::device(comm.device).map_err(|error| cuda("the device", error))?;
     segment.own(comm.rank).device.store(device.number(), Ordering::Relaxed);
     let _ = comm.segment.set(segment.clone());
-    join::announce(&segment, comm.rank);
+    register::announce(&segment, comm.rank);
 
     wait_for_all(comm, &segment)?;
     register::complete(&segment);
@@ -148,7 +148,7 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
         )));
     }
     for other in others {
-        if join::claim_place(&other, comm.rank).is_err() {
+        if register::claim_place(&other, comm.rank).is_err() {
             return Err(Failure::unnoticed(format!("rank {} has joined twice, by one of several ids", comm.rank)));
         }
         register::complete(&other);
@@ -196,7 +196,7 @@ fn wait_for_all(comm: &Comm, segment: &Segment) -> Outcome {
     let head = segment.head();
     let activity = Activity::new(Kind::Init, 1, 0, 0);
     let mut watch = Watch::of_host(comm, segment, activity).since(0);
-    join::wait_for_all(segment, comm.size, || {
+    register::wait_for_all(segment, comm.size, || {
         let refused = head.refused.load(Ordering::Acquire);
         if refused != 0 {
             let about = head.refused_about[0].load(Ordering::Relaxed);

@@ -7,9 +7,9 @@ use crate::meet::register;
 use crate::nccl::basics::config::{self, Config};
 use crate::nccl::basics::error::{self, Failure};
 use crate::nccl::basics::{coll_config, encryption, unique_id};
-use crate::nccl::calls::{divide, grow, init, lifecycle, simulate, suspend};
-use crate::nccl::state::inside::Manner;
+use crate::nccl::calls::{children, group, init, lifecycle};
 use crate::nccl::state::registry;
+use crate::nccl::state::resources::Manner;
 use crate::nccl::state::shared::Nccl;
 use crate::settings::settings;
 use crate::sys::*;
@@ -57,7 +57,7 @@ exports! { LIBRARY: abi;
     Bare fn gpucommNcclSimInfoInit(info: *mut ncclSimInfo_t) {
         if !info.is_null() {
             // SAFETY: not null, and as C declares it, valid for a write.
-            unsafe { info.write(simulate::initial()) };
+            unsafe { info.write(group::initial_simulation()) };
         }
     }
 
@@ -115,7 +115,7 @@ exports! { COMMUNICATORS: abi;
         config: Option<Config>,
     ) {
         // SAFETY: the caller's pointer, as C declares it.
-        unsafe { divide::split(&parent.comm, color, key, newcomm, config) }.map(begun)
+        unsafe { children::split(&parent.comm, color, key, newcomm, config) }.map(begun)
     }
 
     Job fn ncclCommShrink(
@@ -135,11 +135,11 @@ exports! { COMMUNICATORS: abi;
         // NCCL sorts the list of the caller.
         excluded.sort_unstable();
         // SAFETY: the caller's pointer, as C declares it.
-        unsafe { divide::shrink(&parent.comm, excluded, newcomm, config, shrinkFlags) }.map(begun)
+        unsafe { children::shrink(&parent.comm, excluded, newcomm, config, shrinkFlags) }.map(begun)
     }
 
     Any(2_29_02) fn ncclCommGetUniqueId(own: Entered, id: Out<ncclUniqueId>) {
-        id.set(unique_id::of(grow::id(&own.comm)?));
+        id.set(unique_id::of(children::growth_id(&own.comm)?));
         Ok(())
     }
 
@@ -156,8 +156,8 @@ exports! { COMMUNICATORS: abi;
         // SAFETY: the caller's pointer, as C declares it.
         unsafe {
             match &entered {
-                Some((parent, _inside)) => grow::existing(parent, nRanks, id, rank, newcomm, config),
-                None => grow::newcomer(nRanks, id, rank, newcomm, config),
+                Some((parent, _inside)) => children::grow_existing(parent, nRanks, id, rank, newcomm, config),
+                None => children::grow_newcomer(nRanks, id, rank, newcomm, config),
             }
         }
     }
@@ -189,12 +189,12 @@ exports! { COMMUNICATORS: abi;
         }
     }
 
-    Job(2_29_07) fn ncclCommSuspend(own: Entered, flags: c_int) { suspend::suspend(&own.comm, flags) }
+    Job(2_29_07) fn ncclCommSuspend(own: Entered, flags: c_int) { lifecycle::suspend(&own.comm, flags) }
 
-    Job(2_29_07) fn ncclCommResume(own: Entered) { suspend::resume(&own.comm) }
+    Job(2_29_07) fn ncclCommResume(own: Entered) { lifecycle::resume(&own.comm) }
 
     Any(2_29_07) fn ncclCommMemStats(own: Entered, stat: ncclCommMemStat_t, value: Out<u64>) {
-        value.set(suspend::statistic(&own.comm, stat.0)?);
+        value.set(lifecycle::statistic(&own.comm, stat.0)?);
         Ok(())
     }
 

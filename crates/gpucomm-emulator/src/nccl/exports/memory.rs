@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use super::{Class, Entered, frame};
 use crate::nccl::basics::error::Failure;
-use crate::nccl::calls::{pointers, registration, window};
+use crate::nccl::calls::window;
 use crate::settings::settings;
 use crate::sys::{ncclResult_t, ncclWindow_t};
 use crate::table::{Out, exports};
@@ -45,7 +45,7 @@ exports! { MEMORY: abi;
         lsaRank: c_int,
         address: Out<*mut c_void>,
     ) {
-        address.set(pointers::lsa(window, offset, lsaRank)?);
+        address.set(window::lsa_pointer(window, offset, lsaRank)?);
         Ok(())
     }
 
@@ -55,19 +55,19 @@ exports! { MEMORY: abi;
         peer: c_int,
         address: Out<*mut c_void>,
     ) {
-        address.set(pointers::peer(window, offset, peer)?);
+        address.set(window::peer_pointer(window, offset, peer)?);
         Ok(())
     }
 
     Any(2_29_02) fn gpucommNcclMultimemPointer(window: ncclWindow_t, _offset: usize, address: Out<*mut c_void>) {
-        address.set(pointers::multimem(window)?);
+        address.set(window::multimem_pointer(window)?);
         Ok(())
     }
 
     Any fn ncclCommRegister(own: Entered, buff: *mut c_void, size: usize, handle: Out<*mut c_void>) {
-        handle.set(registration::register(&own.comm, buff, size)?);
+        handle.set(window::register_buffer(&own.comm, buff, size)?);
         Ok(())
     }
 
-    Unsafe fn ncclCommDeregister(own: Entered, handle: *mut c_void) { registration::deregister(&own.comm, handle) }
+    Unsafe fn ncclCommDeregister(own: Entered, handle: *mut c_void) { window::deregister_buffer(&own.comm, handle) }
 }

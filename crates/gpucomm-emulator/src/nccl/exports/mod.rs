@@ -12,9 +12,9 @@ use std::sync::Arc;
 use super::basics::config::Config;
 use super::basics::error::{self, Failure, Outcome, cuda, heed_captures};
 use super::state::comm::Comm;
-use super::state::inside::{Inside, Manner};
 use super::state::registry;
-use crate::cuda::core::fork;
+use crate::cuda::core::device;
+use crate::nccl::state::resources::{Inside, Manner};
 use crate::settings::settings;
 use crate::sys::{ncclComm_t, ncclConfig_t, ncclResult_t};
 use crate::table::{Argument, Export, Function, OnNull};
@@ -78,7 +78,7 @@ fn frame<C: Code>(function: Function<Class>, body: impl FnOnce() -> Outcome<C>) 
             )));
         }
         if class != Class::Any {
-            fork::check().map_err(|error| cuda("a forked process has no devices", error))?;
+            device::refuse_in_fork().map_err(|error| cuda("a forked process has no devices", error))?;
         }
         if class == Class::Unsafe {
             heed_captures(name)?;

@@ -7,9 +7,9 @@ use crate::cuda::exports::runtime::cudaEventRecord;
 use crate::nccl::basics::coll_config::CollConfig;
 use crate::nccl::basics::error::{Failure, cuda};
 use crate::nccl::basics::kind::Kind;
+use crate::nccl::calls::group;
+use crate::nccl::calls::one_sided::Put;
 use crate::nccl::calls::one_sided::{self, Where};
-use crate::nccl::calls::put::Put;
-use crate::nccl::calls::{group, issue, simulate};
 use crate::nccl::requests::request::Request;
 use crate::nccl::state::redop;
 use crate::sys::*;
@@ -45,7 +45,7 @@ macro_rules! collectives {
                 stream: cudaStream_t,
             ) {
                 let request = Request { kind: Kind::$kind, send, recv, count, datatype, $($more,)* ..NOTHING };
-                issue::issue(comm, stream, &request)
+                group::issue(comm, stream, &request)
             }
 
             Enqueues(2_31_02) fn $configured(
@@ -69,7 +69,7 @@ macro_rules! collectives {
                     }
                 }
                 let request = Request { kind: Kind::$kind, send, recv, count, datatype, $($more,)* ..NOTHING };
-                issue::issue(comm, stream, &Request { config, ..request })
+                group::issue(comm, stream, &Request { config, ..request })
             }
         )* }
     };
@@ -95,7 +95,7 @@ exports! { OPERATIONS: abi;
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) {
-        issue::issue(comm, stream, &Request { kind: Kind::Send, send, count, datatype, peer, ..NOTHING })
+        group::issue(comm, stream, &Request { kind: Kind::Send, send, count, datatype, peer, ..NOTHING })
     }
 
     Enqueues fn ncclRecv(
@@ -106,7 +106,7 @@ exports! { OPERATIONS: abi;
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) {
-        issue::issue(comm, stream, &Request { kind: Kind::Recv, recv, count, datatype, peer, ..NOTHING })
+        group::issue(comm, stream, &Request { kind: Kind::Recv, recv, count, datatype, peer, ..NOTHING })
     }
 
     Enqueues(2_29_02) fn ncclPutSignal(
@@ -177,7 +177,7 @@ exports! { OPERATIONS: abi;
             return group::end();
         }
         // SAFETY: not null, and as C declares it, valid for reads and writes.
-        let (ended, estimate) = simulate::end(unsafe { &*simInfo });
+        let (ended, estimate) = group::end_simulated(unsafe { &*simInfo });
         if let Some(estimate) = estimate {
             // SAFETY: as above.
             unsafe { (*simInfo).estimatedTime = estimate };

@@ -2,8 +2,8 @@
 
 use super::activity::{Activity, Watch, died};
 use crate::lock::lock;
-use crate::meet::layout::WORDS;
 use crate::meet::meeting::{Meeting, Ranks, Step};
+use crate::meet::segment::WORDS;
 use crate::meet::watch::{Deed, Phase, Stop};
 use crate::nccl::basics::error::{Failure, Outcome};
 use crate::nccl::basics::kind::Kind;

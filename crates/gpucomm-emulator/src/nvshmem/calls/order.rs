@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::stream::{Doing, Place, enqueue};
 use crate::cuda::core::work::Running;
-use crate::nvshmem::basics::entry::Outcome;
-use crate::nvshmem::basics::kind::Kind;
-use crate::nvshmem::state::deed::Activity;
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::basics::Outcome;
+use crate::nvshmem::state::boot::Activity;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::pe::Pe;
 use crate::nvshmem::state::team::Team;

@@ -5,10 +5,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::super::basics::kind::Kind;
 use super::super::calls::collectives::{self as calls, Collective};
-use super::super::calls::reduce::{Operator, Reduction, Type};
 use super::{Class, collectives, frame, transfers};
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::calls::collectives::{Operator, Reduction, Type};
 use crate::sys::*;
 use crate::table::{self, Function};
 

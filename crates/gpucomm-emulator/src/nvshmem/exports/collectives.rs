@@ -2,11 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::super::basics::entry::Failed;
-use super::super::basics::kind::Kind;
 use super::super::calls::collectives::{self, Collective};
-use super::super::calls::reduce::{Operator, Reduction, Type};
 use super::{Class, frame};
+use crate::nvshmem::basics::Failed;
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::calls::collectives::{Operator, Reduction, Type};
 use crate::sys::*;
 use crate::table::exports;
 

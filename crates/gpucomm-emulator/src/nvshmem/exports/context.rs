@@ -2,10 +2,10 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::super::basics::entry::{Failed, Outcome, refused, wrong};
-use super::super::calls::{batches, life, queue_pairs};
 use super::super::state::{life as state, pe};
 use super::{Answer, Class, Pes, frame, frame_of};
+use crate::nvshmem::basics::{Failed, Outcome, refused, wrong};
+use crate::nvshmem::calls::{life, rma};
 use crate::settings::settings;
 use crate::sys::*;
 use crate::table::{In, Out, exports};
@@ -109,17 +109,17 @@ exports! { CONTEXT: abi;
 
     Any fn nvshmemx_region_start(handle: Option<Out<nvshmemx_region_handle_t>>, attrs: In<nvshmemx_region_attrs_t>) {
         let hints = attrs.get().map_or(NVSHMEMX_REGION_HINT_NONE, |attrs| attrs.hints);
-        let started = batches::start(hints, handle.is_some())?;
+        let started = rma::start_batch(hints, handle.is_some())?;
         if let Some(handle) = handle {
             handle.set(started);
         }
         Ok(())
     }
 
-    Any fn nvshmemx_region_stop(handle: nvshmemx_region_handle_t) { batches::stop(handle) }
+    Any fn nvshmemx_region_stop(handle: nvshmemx_region_handle_t) { rma::stop_batch(handle) }
 
     Waits fn nvshmemx_qp_create(num_qps: c_int, out_qp_array: Option<Out<*mut nvshmemx_qp_handle_t>>) {
-        let made = queue_pairs::create(num_qps)?;
+        let made = rma::create_queue_pairs(num_qps)?;
         out_qp_array.ok_or_else(|| wrong("the place for the queue pairs is null"))?.set(made);
         Ok(())
     }

@@ -3,11 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use super::super::basics::entry::{Failed, refused, wrong};
-use super::super::basics::kind::Kind;
-use super::super::calls::{memory, registration};
 use super::super::state::life;
 use super::{Answer, Class, frame, frame_of};
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::basics::{Failed, refused, wrong};
+use crate::nvshmem::calls::memory;
 use crate::sys::{NVSHMEMX_ERROR_INVALID_VALUE, nvshmem_team_t};
 use crate::table::exports;
 
@@ -47,17 +47,17 @@ exports! { MEMORY: abi;
         Ok(if switches { memory::peer(&pe, ptr, pe.me()) } else { null_mut() })
     }
 
-    Waits fn nvshmemx_buffer_register(addr: *mut c_void, length: usize) { registration::register(addr, length) }
+    Waits fn nvshmemx_buffer_register(addr: *mut c_void, length: usize) { memory::register(addr, length) }
 
-    Waits fn nvshmemx_buffer_unregister(addr: *mut c_void) { registration::unregister(addr) }
+    Waits fn nvshmemx_buffer_unregister(addr: *mut c_void) { memory::unregister(addr) }
 
-    Waits fn nvshmemx_buffer_unregister_all() -> () { registration::unregister_all() }
+    Waits fn nvshmemx_buffer_unregister_all() -> () { memory::unregister_all() }
 
     Waits fn nvshmemx_buffer_register_symmetric(buf_ptr: *mut c_void, size: usize, flags: c_int) -> *mut c_void {
-        registration::register_symmetric(buf_ptr, size, flags)
+        memory::register_symmetric(buf_ptr, size, flags)
     }
 
     Waits fn nvshmemx_buffer_unregister_symmetric(mmap_ptr: *mut c_void, size: usize) {
-        registration::unregister_symmetric(mmap_ptr, size)
+        memory::unregister_symmetric(mmap_ptr, size)
     }
 }

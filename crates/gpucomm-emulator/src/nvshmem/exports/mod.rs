@@ -12,9 +12,9 @@ use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::basics::entry::{Failed, Outcome, cuda, wrong};
-use crate::cuda::core::{capture, fork};
+use crate::cuda::core::{capture, device};
 use crate::cuda::tasks::host;
+use crate::nvshmem::basics::{Failed, Outcome, cuda, wrong};
 use crate::report;
 use crate::sys::NVSHMEMX_ERROR_INTERNAL;
 use crate::table::{Export, Function, OnNull};
@@ -77,7 +77,7 @@ fn guarded<T>(function: Function<Class>, body: impl FnOnce() -> Outcome<T>) -> O
         if class == Class::Any {
             return body();
         }
-        if let Err(error) = fork::check() {
+        if let Err(error) = device::refuse_in_fork() {
             return Err(cuda("a forked process has no devices", error));
         }
         if host::is_callback() {

@@ -2,10 +2,10 @@
 
 use std::ffi::{c_int, c_long};
 
-use super::super::basics::entry::{Failed, refused};
-use super::super::basics::kind::Kind;
 use super::super::calls::{order, teams};
 use super::{Answer, Class, Pes, frame, frame_of};
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::basics::{Failed, refused};
 use crate::sys::*;
 use crate::table::{In, Out, exports};
 

@@ -3,11 +3,10 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
-use super::super::basics::entry::Failed;
 use super::super::calls::rma::{self, Single, Transfer, Way};
-use super::super::calls::signals::{self, Signal};
-use super::super::calls::waits::{self, Waiting, Wanted};
+use super::super::calls::signals::{self, Signal, Waiting, Wanted};
 use super::{Answer, Class, frame_of};
+use crate::nvshmem::basics::Failed;
 use crate::sys::cudaStream_t;
 use crate::table::exports;
 
@@ -180,7 +179,7 @@ exports! { SIGNALS: abi;
         stream: cudaStream_t,
     ) -> () {
         let waiting = Waiting { values: sig_addr, count: 1, skip: null(), cmp, wanted: Wanted::One(cmp_value) };
-        waits::on_stream(waiting, stream)
+        signals::wait_on_stream(waiting, stream)
     }
 }
 
@@ -189,7 +188,7 @@ macro_rules! waits {
         exports! { WAITS: abi; $(
             Enqueues fn $one(ivar: *mut $type, cmp: c_int, cmp_value: $type, stream: cudaStream_t) -> () {
                 let wanted = Wanted::One(cmp_value);
-                waits::on_stream(Waiting { values: ivar, count: 1, skip: null(), cmp, wanted }, stream)
+                signals::wait_on_stream(Waiting { values: ivar, count: 1, skip: null(), cmp, wanted }, stream)
             }
 
             Enqueues fn $all(
@@ -201,7 +200,7 @@ macro_rules! waits {
                 stream: cudaStream_t,
             ) -> () {
                 let wanted = Wanted::One(cmp_value);
-                waits::on_stream(Waiting { values: ivars, count: nelems, skip: status, cmp, wanted }, stream)
+                signals::wait_on_stream(Waiting { values: ivars, count: nelems, skip: status, cmp, wanted }, stream)
             }
 
             Enqueues fn $each(
@@ -213,7 +212,7 @@ macro_rules! waits {
                 stream: cudaStream_t,
             ) -> () {
                 let wanted = Wanted::Each(cmp_value.cast_const());
-                waits::on_stream(Waiting { values: ivars, count: nelems, skip: status, cmp, wanted }, stream)
+                signals::wait_on_stream(Waiting { values: ivars, count: nelems, skip: status, cmp, wanted }, stream)
             }
         )* }
     };

@@ -1,15 +1,20 @@
-//! Who uses memory, as long as its work is queued or runs.
+//! From the pointer of a program, or a place that another rank names, to the memory that is meant, which is held while work uses it.
+//!
+//! Memory is an allocation of a device's heap, or what the program has mapped itself.
 
-use super::mapped::Mapped;
-use super::physical::Physical;
-use crate::memory::access::Access;
-use crate::memory::block::{Block, Origin};
-use crate::races::touches::{Actor, Touching};
 use std::any::Any;
 use std::ffi::c_void;
-use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
+use std::{fmt, io};
+
+use crate::memory::access::{Access, Fault};
+use crate::memory::heap::{Block, Origin};
+use crate::memory::map::Kind;
+use crate::memory::mapped::{Mapped, Physical};
+use crate::memory::object::{ALIGN, Location};
+use crate::memory::{heap, map, mapped};
+use crate::races::{Actor, Touching};
 
 /// As long as this lives, queued or running work uses device memory: freeing or unmapping it meanwhile is reported, and it is not
 /// handed out again. Drop it when the work is done, before the work is seen to be done.
@@ -221,5 +226,154 @@ impl Drop for InUse {
             Some(Held::Mapped(mapped)) => mapped.iter().for_each(|mapped| mapped.used(false)),
             Some(Held::Spread(spread)) => spread.mapped.used(false),
         }
+    }
+}
+
+#[cfg(feature = "nvshmem")]
+use crate::memory::symmetric;
+
+/// Whether an address is the program's name for device memory, if there is any at it.
+pub(crate) fn is_device(address: usize) -> bool {
+    map::find(address).is_some_and(|mapping| mapping.kind != Kind::Foreign)
+}
+
+/// Whether the program has reserved an address.
+pub(crate) fn is_reserved(address: usize) -> bool {
+    map::find(address).is_some_and(|mapping| mapping.kind == Kind::Reserved)
+}
+
+/// The device whose memory lies at `address`, if somebody has that: allocated and not freed, or mapped.
+pub(crate) fn device_at(address: usize) -> Option<i32> {
+    let mapping = map::find(address)?;
+    match mapping.kind {
+        Kind::Foreign => None,
+        Kind::Reserved => mapped::at(address).map(|mapped| mapped.physical.nature.ordinal),
+        Kind::Ground { ordinal } => {
+            heap::of(ordinal)?.find(address, mapping.place(address).offset, 1).ok().map(|_| ordinal)
+        }
+        #[cfg(feature = "nvshmem")]
+        Kind::Symmetric { heap } => {
+            let heap = symmetric::heap(heap)?;
+            heap.find(address, mapping.place(address).offset, 1).ok().map(|_| heap.ground.ordinal)
+        }
+    }
+}
+
+/// The device whose memory there is at `address` of a symmetric heap, allocated or not.
+#[cfg(feature = "nvshmem")]
+pub(crate) fn symmetric_at(address: usize) -> Option<i32> {
+    let mapping = map::find(address)?;
+    let Kind::Symmetric { heap } = mapping.kind else { return None };
+    let heap = symmetric::heap(heap)?;
+    let backed = heap.backed.load(std::sync::atomic::Ordering::Relaxed);
+    (mapping.place(address).offset < backed).then_some(heap.ground.ordinal)
+}
+
+/// Checks that `bytes` bytes from `ptr` lie inside one live allocation of a device of this process, or in mappings without a gap,
+/// and counts them as in use. No bytes are always fine.
+pub(crate) fn hold(ptr: *const c_void, bytes: usize) -> Result<InUse, Fault> {
+    look(ptr, bytes, |_, _| Ok(())).map(|(_, used)| used)
+}
+
+/// The same, and says where they lie, for other ranks.
+pub(crate) fn locate(ptr: *const c_void, bytes: usize) -> Result<(Location, InUse), Fault> {
+    let named = |address, found: Found<'_>| match found {
+        Found::Nothing => Ok(Location::EMPTY),
+        Found::Allocated(place) => Ok(place),
+        Found::Mapped(mapped) => mapped::name(address, mapped),
+    };
+    look(ptr, bytes, named)
+}
+
+/// What lies at an address.
+enum Found<'a> {
+    Nothing,
+    Allocated(Location),
+    Mapped(&'a [Arc<Mapped>]),
+}
+
+fn look<R>(
+    ptr: *const c_void,
+    bytes: usize,
+    name: impl Fn(usize, Found<'_>) -> Result<R, Fault>,
+) -> Result<(R, InUse), Fault> {
+    let address = ptr.addr();
+    if bytes == 0 {
+        return Ok((name(address, Found::Nothing)?, InUse::default()));
+    }
+    let strange = || Fault::value(format!("{ptr:p} is no device memory ({bytes} bytes were to be used)"));
+    let mapping = map::find(address).ok_or_else(strange)?;
+    let allocated = |heap: &heap::Heap| {
+        let place = mapping.place(address);
+        let block = heap.find(address, place.offset, bytes)?;
+        Ok((name(address, Found::Allocated(place))?, InUse::block(block, place.offset, bytes)))
+    };
+    match mapping.kind {
+        Kind::Foreign => Err(strange()),
+        Kind::Ground { ordinal } => allocated(heap::of(ordinal).ok_or_else(strange)?),
+        #[cfg(feature = "nvshmem")]
+        Kind::Symmetric { heap } => allocated(symmetric::heap(heap).ok_or_else(strange)?),
+        Kind::Reserved => {
+            let mapped = mapped::covering(address, bytes)?;
+            if let Some(mapped) = mapped.iter().find(|mapped| mapped.is_multicast) {
+                let text =
+                    format!("{mapped} are addresses of a multicast object, which are written to, and never read");
+                return Err(Fault::value(text));
+            }
+            Ok((name(address, Found::Mapped(&mapped))?, InUse::mapped(mapped, address, bytes)))
+        }
+    }
+}
+
+/// A pointer of this process to `bytes` bytes at `place`, which may belong to another process: what that says is not believed. Objects of
+/// others are mapped once and stay mapped, so the pointer stays valid when their process ends.
+pub(crate) fn reach(place: &Location, bytes: usize) -> io::Result<*mut u8> {
+    if bytes == 0 {
+        return Ok(std::ptr::without_provenance_mut(ALIGN));
+    }
+    if place.fd < 0 || place.offset.checked_add(bytes as u64).is_none_or(|end| end > place.bytes) {
+        let text = format!("{bytes} bytes at {place:?} do not lie in its object");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let address = match map::known(place, bytes).or_else(|| mapped::known(place, bytes)) {
+        Some(address) => address,
+        None if place.pid == std::process::id() => return Err(place.gone()),
+        None => map::open(place, bytes)?,
+    };
+    Ok(std::ptr::with_exposed_provenance_mut(address))
+}
+
+#[cfg(test)]
+mod reach_tests {
+    use super::*;
+    use crate::memory::map::{Kind, add, find};
+    use crate::memory::object::Object;
+
+    #[test]
+    fn addresses_are_found_in_their_objects() {
+        let bytes = 4 * ALIGN as u64;
+        let objects = [7, 8].map(|device| Object::new(device, bytes).unwrap());
+        let bases = objects.each_ref().map(|object| add(object, Kind::Ground { ordinal: 0 }).unwrap());
+        for (object, base) in objects.iter().zip(bases) {
+            for offset in [0, 1, bytes - 1] {
+                let place = find(base + offset as usize).unwrap().place(base + offset as usize);
+                assert_eq!(place, Location { offset, ..object.begin() });
+                assert_eq!(reach(&place, 1).unwrap().addr(), base + offset as usize);
+                let rest = (bytes - offset) as usize;
+                assert_eq!(reach(&place, rest).unwrap().addr(), base + offset as usize);
+                for more in [rest + 1, usize::MAX] {
+                    assert!(reach(&place, more).is_err(), "{offset} {more}");
+                }
+            }
+            let next = base + bytes as usize;
+            assert!(find(next).is_none_or(|mapping| !mapping.place(next).same_object(&object.begin())));
+            assert!(reach(&Location { offset: bytes, ..object.begin() }, 1).is_err());
+            assert!(reach(&Location { offset: u64::MAX, ..object.begin() }, 1).is_err());
+            assert!(reach(&Location { nonce: object.begin().nonce.wrapping_add(1), ..object.begin() }, 1).is_err());
+            // Who says that the object is larger says nothing about this one.
+            assert!(reach(&Location { bytes: bytes + 1, ..object.begin() }, bytes as usize + 1).is_err());
+        }
+        assert!(find(0).is_none() && find(usize::MAX).is_none());
+        assert!(reach(&Location::EMPTY, 0).is_ok() && reach(&Location::EMPTY, 1).is_err());
     }
 }
