@@ -31,15 +31,11 @@ pub use gpucomm_abi::types::*;
 #[cfg(all(feature = "nccl", not(nccl_ge_2_27)))]
 pub type ncclWindow_t = *mut ::std::os::raw::c_void;
 
-// The functions of the emulator take the place of the declarations. Each must have the type that C declares: an array
-// literal coerces its elements to one function pointer type, and does not compile where they differ.
+// The emulator compares the type of each of its functions with the declaration.
 #[cfg(gpucomm_emulator)]
-macro_rules! emulated {
-    ($($name:ident)*) => {
-        pub use gpucomm_emulator::c::{$($name),*};
-        const _: () = { $( let _ = [gpucomm_abi::functions::$name, $name]; )* };
-    };
-}
+pub use gpucomm_emulator::c::cuda::*;
+#[cfg(all(gpucomm_emulator, feature = "nccl"))]
+pub use gpucomm_emulator::c::nccl::*;
 
 pub(crate) mod behavior;
 #[cfg(feature = "nvshmem")]
@@ -56,139 +52,3 @@ pub(crate) mod multicast {
 }
 #[cfg(feature = "pmix")]
 pub(crate) mod pmix;
-
-#[cfg(gpucomm_emulator)]
-emulated! {
-    cudaGetErrorName
-    cudaGetErrorString
-    cudaGetLastError
-    cudaDriverGetVersion
-    cudaRuntimeGetVersion
-    cudaGetDeviceCount
-    cudaGetDevice
-    cudaSetDevice
-    cudaDeviceGetAttribute
-    cudaDeviceGetPCIBusId
-    cudaDeviceGetByPCIBusId
-    cudaDeviceCanAccessPeer
-    cudaDeviceEnablePeerAccess
-    cudaDeviceGetP2PAttribute
-    cudaDeviceGetStreamPriorityRange
-    cudaMemGetInfo
-    cudaStreamCreateWithPriority
-    cudaStreamDestroy
-    cudaStreamGetPriority
-    cudaStreamGetFlags
-    cudaStreamQuery
-    cudaStreamWaitEvent
-    cudaStreamBeginCapture
-    cudaThreadExchangeStreamCaptureMode
-    cudaStreamEndCapture
-    cudaStreamIsCapturing
-    cudaGraphGetNodes
-    cudaGraphInstantiate
-    cudaGraphExecUpdate
-    cudaGraphUpload
-    cudaGraphLaunch
-    cudaGraphExecDestroy
-    cudaGraphDestroy
-    cudaLaunchHostFunc
-    cudaEventCreateWithFlags
-    cudaEventDestroy
-    cudaEventRecord
-    cudaEventQuery
-    cudaEventElapsedTime
-    cudaMalloc
-    cudaFree
-    cudaMallocFromPoolAsync
-    cudaFreeAsync
-    cudaHostAlloc
-    cudaFreeHost
-    cudaMemcpyAsync
-    cudaMemcpyPeerAsync
-    cudaMemsetAsync
-    gpucommDeviceInfo
-    gpucommPointerInfo
-    gpucommPoolCreate
-    gpucommDriverEntryPoint
-}
-
-#[cfg(all(gpucomm_emulator, feature = "nccl"))]
-emulated! {
-    ncclGetVersion
-    ncclGetUniqueId
-    ncclGetErrorString
-    ncclGetLastError
-    ncclCommInitRankConfig
-    ncclCommInitRankScalable
-    ncclCommSplit
-    ncclCommShrink
-    ncclCommGetUniqueId
-    ncclCommGrow
-    ncclCommFinalize
-    ncclCommDestroy
-    ncclCommAbort
-    ncclCommRevoke
-    ncclCommSuspend
-    ncclCommResume
-    ncclCommMemStats
-    ncclCommGetAsyncError
-    ncclCommCount
-    ncclCommCuDevice
-    ncclCommUserRank
-    ncclMemAlloc
-    ncclMemFree
-    ncclCommRegister
-    ncclCommDeregister
-    ncclCommWindowRegister
-    ncclCommWindowDeregister
-    ncclRedOpCreatePreMulSum
-    ncclRedOpDestroy
-    ncclReduce
-    ncclBroadcast
-    ncclAllReduce
-    ncclReduceScatter
-    ncclAllGather
-    ncclAlltoAll
-    ncclGather
-    ncclScatter
-    ncclAllReduceConfig
-    ncclBroadcastConfig
-    ncclReduceConfig
-    ncclAllGatherConfig
-    ncclReduceScatterConfig
-    ncclAlltoAllConfig
-    ncclGatherConfig
-    ncclScatterConfig
-    ncclSend
-    ncclRecv
-    ncclPutSignal
-    ncclSignal
-    ncclWaitSignal
-    ncclWinGetUserPtr
-    ncclGroupStart
-    ncclGroupEnd
-    ncclGroupSimulateEnd
-    ncclParamBind
-    ncclParamGetI8
-    ncclParamGetI16
-    ncclParamGetI32
-    ncclParamGetI64
-    ncclParamGetU8
-    ncclParamGetU16
-    ncclParamGetU32
-    ncclParamGetU64
-    ncclParamGetStr
-    ncclParamGet
-    ncclParamGetParameter
-    ncclParamGetAllParameterKeys
-    ncclSetEncryption
-    gpucommNcclConfigInit
-    gpucommNcclProperties
-    gpucommNcclLsaPointer
-    gpucommNcclPeerPointer
-    gpucommNcclMultimemPointer
-    gpucommNcclSimInfoInit
-    gpucommNcclCollConfigInit
-    gpucommNcclEncryptionConfigInit
-}

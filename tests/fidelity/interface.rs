@@ -27,13 +27,9 @@ pub fn declared_of_nvshmem() -> Vec<String> {
     names(&read("crates/gpucomm-abi/src/nvshmem_functions.rs"), "pub fn ")
 }
 
-/// What the emulator has.
+/// What the emulator has, by its own table.
 pub fn emulated() -> Vec<String> {
-    let text = read("src/sys/mod.rs") + &read("src/sys/nvshmem.rs");
-    let lists = text.split("\nemulated! {").skip(1).map(|rest| rest.split('}').next().unwrap_or_default());
-    // A list may begin with the module that declares its functions: `of bindings:`.
-    let names = lists.map(|list| list.rsplit(':').next().unwrap_or_default());
-    names.flat_map(str::split_whitespace).map(str::to_owned).collect()
+    gpucomm_emulator::c::functions().map(|function| function.name.to_owned()).collect()
 }
 
 /// All source files below a folder, with their text.

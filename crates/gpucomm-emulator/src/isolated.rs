@@ -49,9 +49,10 @@ pub(crate) fn path_of(here: &'static str) -> &'static str {
     path.split_once("::").map_or(path, |(_, path)| path)
 }
 
-/// Runs only the test at `path`, in another process: what that printed. Nothing if this is that process.
+/// Runs only the test at `path`, in another process with these variables: what that printed. Nothing if this is that process.
 pub(crate) fn elsewhere(path: &str, environment: &[(&str, &str)]) -> Option<Output> {
-    if std::env::var_os(INSIDE).is_some_and(|inside| inside == path) {
+    let has = |name: &str, value: &str| std::env::var_os(name).is_some_and(|found| found == value);
+    if has(INSIDE, path) && environment.iter().all(|(name, value)| has(name, value)) {
         return None;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -16,10 +16,8 @@
 #![cfg_attr(not(all(feature = "nccl", feature = "nvshmem")), allow(dead_code, unused_imports))]
 
 pub(crate) mod bugs;
-mod capability;
 pub(crate) mod cuda;
 mod fault;
-mod floats;
 mod given;
 #[cfg(test)]
 mod isolated;
@@ -37,6 +35,7 @@ pub(crate) mod refusals;
 pub(crate) mod report;
 pub(crate) mod settings;
 pub(crate) mod sys;
+mod table;
 pub(crate) mod visible;
 
 #[cfg(feature = "nccl")]
@@ -46,13 +45,51 @@ pub use nccl::state::registry::alive as communicators_alive;
 pub use report::count as violations;
 pub use settings::{Refusal, ask};
 
-/// The C functions, which `gpucomm::sys` re-exports.
+/// The C functions, which `gpucomm::sys` re-exports, by their libraries.
 pub mod c {
-    pub use super::cuda::exports::*;
+    pub use crate::table::Export;
+
+    pub mod cuda {
+        pub use crate::cuda::exports::runtime::*;
+    }
 
     #[cfg(feature = "nccl")]
-    pub use super::nccl::exports::*;
+    pub mod nccl {
+        pub use crate::nccl::exports::{communicators::*, memory::*, operations::*, parameters::*};
+    }
 
     #[cfg(feature = "nvshmem")]
-    pub use super::nvshmem::exports::*;
+    pub mod nvshmem {
+        pub use crate::nvshmem::exports::{
+            by_type::nvshmem_by_type, collectives::*, context::*, memory::*, teams::*, transfers::*,
+        };
+    }
+
+    /// The table of all of them.
+    pub fn functions() -> impl Iterator<Item = &'static Export> {
+        let tables: &[&[&[Export]]] = &[
+            crate::cuda::exports::TABLES,
+            #[cfg(feature = "nccl")]
+            crate::nccl::exports::TABLES,
+            #[cfg(feature = "nvshmem")]
+            crate::nvshmem::exports::TABLES,
+        ];
+        tables.iter().flat_map(|tables| tables.iter().copied().flatten())
+    }
+}
+
+#[cfg(all(test, feature = "nccl", feature = "nvshmem"))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_table_has_each_declared_function_once() {
+        let declared = [gpucomm_abi::text::CUDA_NCCL, gpucomm_abi::text::NVSHMEM];
+        let names =
+            declared.iter().flat_map(|text| text.split("pub fn ").skip(1)).filter_map(|text| text.split('(').next());
+        let declared: BTreeSet<&str> = names.collect();
+        let functions: Vec<&str> = crate::c::functions().map(|function| function.name).collect();
+        assert_eq!(functions.iter().copied().collect::<BTreeSet<_>>(), declared);
+        assert_eq!(functions.len(), declared.len());
+    }
 }

@@ -8,12 +8,9 @@ use std::fmt::Display;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::bugs::{self, Bugs, Nccl};
-use super::capability::Capabilities;
-use super::fault;
-use super::floats::Floats;
-use super::given;
-use super::refusals::Refusals;
+use crate::bugs::{Bugs, Nccl};
+use crate::refusals::Refusals;
+use crate::{bugs, fault, given};
 
 /// As many devices as a set of peers holds.
 const MOST_DEVICES: usize = 64;
@@ -237,8 +234,73 @@ fn memory(text: &str) -> Option<u64> {
     MEMORY.contains(&bytes).then_some(bytes / 4096 * 4096)
 }
 
+// last one is that of all others.
+
+/// Major and minor.
+pub(crate) type Capability = (i32, i32);
+
+/// Of the devices, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Capabilities(Vec<Capability>);
+
+impl Default for Capabilities {
+    /// That of H100s and H200s.
+    fn default() -> Self {
+        Self(vec![(9, 0)])
+    }
+}
+
+impl Capabilities {
+    /// What the variable may hold.
+    pub const EXPECTED: &'static str = "compute capabilities such as 8.0, one for each device, with commas between";
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = |part: &str| part.parse().ok().filter(|number: &i32| (0..100).contains(number));
+        let one =
+            |text: &str| text.trim().split_once('.').and_then(|(major, minor)| Some((digits(major)?, digits(minor)?)));
+        text.split(',').map(one).collect::<Option<_>>().map(Self)
+    }
+
+    /// That of the device of the machine with this number.
+    pub fn of(&self, number: i32) -> Capability {
+        let at = usize::try_from(number).unwrap_or_default();
+        self.0.get(at).or(self.0.last()).copied().unwrap_or_default()
+    }
+}
+
+// between.
+
+/// What is otherwise; nothing unless asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Floats {
+    /// `wide-sums`: all sums of floats of one and two bytes are kept in `f32` and rounded once, as NVLink switches do those of two.
+    pub wide_sums: bool,
+    /// `flush-denormals`: an `f32` that is no normal number is zero, before and after each step.
+    pub flush_denormals: bool,
+    /// `any-order`: where switches may add up (NVLS), sums begin at another rank each time.
+    pub any_order: bool,
+}
+
+impl Floats {
+    /// What the variable may hold.
+    pub const EXPECTED: &'static str = "names with commas between, of wide-sums, flush-denormals and any-order";
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut floats = Self::default();
+        for name in text.split(',') {
+            match name.trim() {
+                "wide-sums" => floats.wide_sums = true,
+                "flush-denormals" => floats.flush_denormals = true,
+                "any-order" => floats.any_order = true,
+                _ => return None,
+            }
+        }
+        Some(floats)
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod settings_tests {
     use super::*;
 
     fn with(read: fn(&str) -> Option<OsString>) -> (Settings, Vec<String>) {
@@ -295,5 +357,34 @@ mod tests {
         for nonsense in ["", "K", "1K", "-1", "much", "99999999999999G", "2T", "1.5G", "\u{e9}"] {
             assert_eq!(memory(nonsense), None, "{nonsense}");
         }
+    }
+}
+
+#[cfg(test)]
+mod capability_tests {
+    use super::*;
+
+    #[test]
+    fn the_last_one_is_that_of_the_rest() {
+        let two = Capabilities::parse("8.0, 12.1").unwrap();
+        assert_eq!([0, 1, 2, 63].map(|number| two.of(number)), [(8, 0), (12, 1), (12, 1), (12, 1)]);
+        assert_eq!(Capabilities::default().of(5), (9, 0));
+        for nonsense in ["", "9", "9.0,", "9.-1", "9.0.1", "x.y", "9.0;8.0"] {
+            assert_eq!(Capabilities::parse(nonsense), None, "{nonsense}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod floats_tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(Floats::parse("wide-sums"), Some(Floats { wide_sums: true, ..Floats::default() }));
+        let both = Floats { wide_sums: true, flush_denormals: true, any_order: false };
+        assert_eq!(Floats::parse("flush-denormals , wide-sums"), Some(both));
+        assert_eq!(Floats::parse("any-order"), Some(Floats { any_order: true, ..Floats::default() }));
+        assert_eq!(Floats::parse("wide-sums,"), None);
     }
 }

@@ -11,8 +11,7 @@
 
 pub(crate) mod core;
 pub(crate) mod error;
-pub mod exports;
-mod frame;
+pub(crate) mod exports;
 pub(crate) mod tasks;
 #[cfg(test)]
 mod tests;

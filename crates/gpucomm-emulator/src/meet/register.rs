@@ -1,13 +1,14 @@
-//! The control segments that this process has made or opened.
+//! The control segments that this process has made or opened, and how ranks join them.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::plan::{Plan, Shape};
-use super::segment::{self, Id, Segment};
-use super::trouble::Trouble;
 use crate::lock::lock;
+use crate::meet::futex::SLICE;
+use crate::meet::segment;
+use crate::meet::segment::{Id, Life, Plan, Segment, Shape, Trouble};
 
 /// The files of segments made here, kept open until every rank has joined; and all mappings of this process.
 #[derive(Default)]
@@ -77,10 +78,62 @@ pub(crate) fn complete(segment: &Segment) {
     });
 }
 
+/// Why a rank cannot come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clash {
+    /// Another one says that there are so many.
+    Size(u32),
+    /// There is one of that number.
+    Twice,
+}
+
+/// Takes the place of rank `me` of `size`.
+pub(crate) fn claim(segment: &Segment, me: usize, size: usize) -> Result<(), Clash> {
+    let size = size as u32;
+    if let Err(theirs) = segment.head().size.compare_exchange(0, size, Ordering::AcqRel, Ordering::Acquire)
+        && theirs != size
+    {
+        return Err(Clash::Size(theirs));
+    }
+    claim_place(segment, me)
+}
+
+/// The same, where how many there are has been said elsewhere.
+pub(crate) fn claim_place(segment: &Segment, me: usize) -> Result<(), Clash> {
+    let (place, pid) = (segment.rank(me), std::process::id());
+    if place.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return Err(Clash::Twice);
+    }
+    place.born.store(segment::process_born(pid).unwrap_or(0), Ordering::Relaxed);
+    Ok(())
+}
+
+/// Tells the others that rank `me` is here, with all that it shows.
+pub(crate) fn announce(segment: &Segment, me: usize) {
+    segment.rank(me).set_life(Life::Joined);
+    segment.head().joined.fetch_add(1, Ordering::AcqRel);
+    segment.head().news.ring();
+}
+
+/// Waits until all `size` ranks have come. Between two naps asks `look`, and ends with what it says.
+pub(crate) fn wait_for_all<S>(segment: &Segment, size: usize, mut look: impl FnMut() -> Option<S>) -> Result<(), S> {
+    let head = segment.head();
+    loop {
+        let heard = head.news.read();
+        if head.joined.load(Ordering::Acquire) as usize == size {
+            return Ok(());
+        }
+        if let Some(stop) = look() {
+            return Err(stop);
+        }
+        head.news.sleep(heard, SLICE);
+    }
+}
+
 #[cfg(test)]
-mod tests {
-    use super::super::plan::bare::Bare;
+mod register_tests {
     use super::*;
+    use crate::meet::segment::bare::Bare;
     use std::sync::atomic::Ordering;
 
     #[test]

@@ -1,16 +1,243 @@
-//! The control segment: the shared memory through which ranks meet.
+//! The control segment: the shared memory through which ranks meet, and what lies in it.
 //!
 //! A memfd of the process that made the id; other processes open it through `/proc/<pid>/fd/<fd>`.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use super::layout::{Head, Pair, Rank};
-use super::plan::{Plan, Shape};
-use super::process;
-use super::trouble::Trouble;
+use crate::meet::futex::Bell;
+
+/// When the process started, in clock ticks since the machine did, and its state letter.
+fn stat(pid: u32) -> Option<(u8, u64)> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, so fields are counted from its end.
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let born = fields.nth(18)?.parse().ok()?;
+    Some((state, born))
+}
+
+/// When the process started: with its id, a name that is never given twice.
+pub(crate) fn process_born(pid: u32) -> Option<u64> {
+    stat(pid).map(|(_, born)| born)
+}
+
+/// Whether the process with this id and start time runs. A zombie does not.
+pub(crate) fn process_lives(pid: u32, started: u64) -> bool {
+    if pid == std::process::id() {
+        return true;
+    }
+    match stat(pid) {
+        Some((state, born)) => !matches!(state, b'Z' | b'X' | b'x') && (started == 0 || born == started),
+        None => {
+            // Without /proc there is only the signal test, which takes a zombie for alive.
+            // SAFETY: signal 0 sends nothing.
+            !std::path::Path::new("/proc/self/stat").exists() && unsafe { libc::kill(pid as libc::pid_t, 0) } == 0
+        }
+    }
+}
+
+// What lies in a control segment whoever meets there: a head, a part for each rank, and one for each pair of ranks.
+//
+// Everything in it is atomic and zero means "nothing yet", so a fresh segment needs no initialisation and a hostile or dead
+// peer can make values wrong but no access invalid.
+
+/// The most ranks that can meet in one.
+pub(crate) const MAX_RANKS: usize = 256;
+
+/// What a rank shows in a meeting.
+pub(crate) const WORDS: usize = 24;
+
+/// The head of the segment.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(super) nonce: AtomicU64,
+    /// How many ranks there are; 0 until the first one has come.
+    pub(crate) size: AtomicU32,
+    /// Ranks that have come.
+    pub(crate) joined: AtomicU32,
+    /// 0, or the code with which the start fails for every rank.
+    pub(crate) refused: AtomicU32,
+    /// The ranks or sizes that the refusal is about.
+    pub(crate) refused_about: [AtomicI32; 2],
+    /// Rings when somebody joins, refuses, comes to a meeting, or is known to be dead.
+    pub(crate) news: Bell,
+}
+
+/// What a rank is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    Absent,
+    Joined,
+    Destroyed,
+    Aborted,
+    Dead,
+}
+
+/// One rank's part of the segment.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct Rank {
+    /// Process id; claims the place.
+    pub(crate) pid: AtomicU32,
+    life: AtomicU32,
+    pub(crate) born: AtomicU64,
+    /// What it is doing, for reports.
+    pub(crate) activity: [AtomicU64; 4],
+    /// Rings when something between this rank and another has made progress.
+    pub(crate) bell: Bell,
+    /// What it shows in a meeting. See [`crate::meet::meeting`].
+    pub(crate) board: [AtomicU64; WORDS],
+}
+
+impl Rank {
+    pub(crate) fn life(&self) -> Life {
+        match self.life.load(Ordering::Acquire) {
+            0 => Life::Absent,
+            1 => Life::Joined,
+            2 => Life::Destroyed,
+            3 => Life::Aborted,
+            _ => Life::Dead,
+        }
+    }
+
+    pub(crate) fn set_life(&self, life: Life) {
+        let life = match life {
+            Life::Absent => 0,
+            Life::Joined => 1,
+            Life::Destroyed => 2,
+            Life::Aborted => 3,
+            Life::Dead => 4,
+        };
+        self.life.store(life, Ordering::Release);
+    }
+
+    /// Whether the rank will never do anything again, because its process has ended or a fault stopped it.
+    pub(crate) fn dead(&self) -> bool {
+        match self.life() {
+            Life::Dead => true,
+            Life::Absent => false,
+            _ => {
+                let (pid, born) = (self.pid.load(Ordering::Acquire), self.born.load(Ordering::Acquire));
+                if process_lives(pid, born) {
+                    return false;
+                }
+                self.set_life(Life::Dead);
+                true
+            }
+        }
+    }
+}
+
+/// An ordered pair of ranks.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Pair {
+    /// How often the first has come to meetings with the second. See [`crate::meet::meeting`].
+    pub(crate) told: AtomicU64,
+}
+
+/// Parts of a segment that belong to those that meet in it: one for all, one for each rank, one for each pair of ranks.
+///
+/// # Safety
+/// Memory of zeros is a value of each part, and so is whatever other processes write there at any time. No two plans have one name.
+pub(crate) unsafe trait Plan {
+    /// Tells segments of this plan from others.
+    const NAME: [u8; 8];
+    type Common: Sync;
+    type Own: Sync;
+    type Between: Sync;
+}
+
+/// What every part is aligned to, at most.
+const ALIGN: usize = 64;
+/// The part for all begins on a page, and ends with it.
+const HEAD_BYTES: usize = 4096;
+
+/// Where the parts lie that a plan adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) name: u64,
+    /// Behind the beginning of the segment, of a rank and of a pair.
+    pub(super) common: usize,
+    pub(super) own: usize,
+    pub(super) between: usize,
+    /// From one rank to the next, and from one pair to the next.
+    rank: usize,
+    pair: usize,
+}
+
+const fn behind<Meet, Part>() -> usize {
+    assert!(align_of::<Meet>() <= ALIGN && align_of::<Part>() <= ALIGN);
+    size_of::<Meet>().next_multiple_of(align_of::<Part>())
+}
+
+const fn stride<Meet, Part>() -> usize {
+    (behind::<Meet, Part>() + size_of::<Part>()).next_multiple_of(ALIGN)
+}
+
+impl Shape {
+    pub(super) const fn of<P: Plan>() -> Self {
+        assert!(stride::<Head, P::Common>() <= HEAD_BYTES);
+        Self {
+            name: u64::from_le_bytes(P::NAME),
+            common: behind::<Head, P::Common>(),
+            own: behind::<Rank, P::Own>(),
+            between: behind::<Pair, P::Between>(),
+            rank: stride::<Rank, P::Own>(),
+            pair: stride::<Pair, P::Between>(),
+        }
+    }
+
+    /// Where a rank begins.
+    pub(super) fn rank(&self, rank: usize) -> usize {
+        assert!(rank < MAX_RANKS);
+        HEAD_BYTES + rank * self.rank
+    }
+
+    /// Where a pair begins. That does not depend on how many ranks there are, so pages are touched only where messages go.
+    pub(super) fn pair(&self, from: usize, to: usize) -> usize {
+        assert!(from < MAX_RANKS && to < MAX_RANKS);
+        HEAD_BYTES + MAX_RANKS * self.rank + (from * MAX_RANKS + to) * self.pair
+    }
+
+    /// All of it.
+    pub(super) fn bytes(&self) -> usize {
+        HEAD_BYTES + MAX_RANKS * self.rank + MAX_RANKS * MAX_RANKS * self.pair
+    }
+}
+
+/// A plan for tests, with parts of odd sizes.
+#[cfg(test)]
+pub(crate) mod bare {
+    use super::Plan;
+    use std::sync::atomic::{AtomicU8, AtomicU64};
+
+    #[derive(Debug)]
+    pub(crate) struct Bare;
+
+    // SAFETY: all is atomic, and the name is used once.
+    unsafe impl Plan for Bare {
+        const NAME: [u8; 8] = *b"bareplan";
+        type Common = AtomicU64;
+        type Own = [AtomicU8; 3];
+        type Between = AtomicU8;
+    }
+}
+
+/// What went wrong, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// What the caller gave leads nowhere.
+    Invalid(String),
+    /// The system refused something.
+    System(String),
+}
 
 /// Leads to a segment, from any process of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +382,7 @@ pub(super) fn make(shape: Shape) -> Result<(Segment, OwnedFd, Id), Trouble> {
     segment.head().nonce.store(nonce, Ordering::Release);
     let pid = std::process::id();
     let place = u64::from(pid) | u64::from(fd.as_raw_fd().cast_unsigned()) << 32;
-    Ok((segment, fd, Id([shape.name, place, nonce, process::born(pid).unwrap_or(0)])))
+    Ok((segment, fd, Id([shape.name, place, nonce, process_born(pid).unwrap_or(0)])))
 }
 
 /// Checks that `id` is one of a segment of that shape.
@@ -171,7 +398,7 @@ pub(super) fn check(id: Id, shape: Shape) -> Result<(), Trouble> {
 pub(super) fn open(id: Id, shape: Shape) -> Result<Segment, Trouble> {
     let Id([_, place, nonce, born]) = id;
     let (pid, fd) = (place as u32, place >> 32);
-    if !process::alive(pid, born) {
+    if !process_lives(pid, born) {
         return Err(Trouble::System(format!("the process {pid} that made the unique id has ended")));
     }
     let path = format!("/proc/{pid}/fd/{fd}");
@@ -190,4 +417,28 @@ pub(super) fn open(id: Id, shape: Shape) -> Result<Segment, Trouble> {
         return Err(stale());
     }
     Ok(segment)
+}
+
+#[cfg(test)]
+mod process_tests {
+    use super::*;
+
+    #[test]
+    fn this_process_runs_and_an_ended_one_does_not() {
+        let me = std::process::id();
+        assert!(process_lives(me, process_born(me).expect("/proc")));
+        let mut child = std::process::Command::new("true").spawn().expect("a child");
+        let pid = child.id();
+        let started = process_born(pid).unwrap_or(0);
+        // Not reaped yet: it ends as a zombie.
+        for _ in 0..200 {
+            if !process_lives(pid, started) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(!process_lives(pid, started));
+        child.wait().expect("the child ends");
+        assert!(!process_lives(pid, started));
+    }
 }

@@ -1,6 +1,8 @@
-//! What devices may do with memory.
+//! What devices may do with memory, and the error of a call that may not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sys::cudaError;
 
 /// What a device may do with memory, as CUDA numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,8 +46,24 @@ impl Rights {
     }
 }
 
+/// Why a range of device memory cannot be used, or changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The error of the call.
+    pub cuda: cudaError,
+    /// What is wrong with which address; names what lies nearest.
+    pub text: String,
+}
+
+impl Fault {
+    /// An argument is wrong.
+    pub(crate) fn value(text: impl Into<String>) -> Self {
+        Self { cuda: cudaError::cudaErrorInvalidValue, text: text.into() }
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod access_tests {
     use super::*;
 
     #[test]

@@ -5,8 +5,8 @@
 //! and what is mapped in a reservation, the table of the reservations.
 
 use super::object::{Location, Object};
-use super::patchwork;
 use crate::lock::lock;
+use crate::memory::object;
 use std::cell::RefCell;
 use std::io;
 use std::sync::Mutex;
@@ -85,7 +85,7 @@ pub(crate) fn add(object: &Object, kind: Kind) -> io::Result<usize> {
 }
 
 fn add_to(all: &mut Vec<Mapping>, object: &Object, kind: Kind) -> io::Result<usize> {
-    let (begin, base) = (object.begin(), patchwork::map(object)?);
+    let (begin, base) = (object.begin(), object::map(object)?);
     insert(all, Mapping { base, bytes: begin.bytes as usize, begin, kind });
     Ok(base)
 }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn threads_see_what_others_reserve_and_give_back() {
         let bytes = 2 * ALIGN;
-        let room = crate::memory::room::Room::new(bytes, ALIGN).unwrap();
+        let room = crate::memory::object::Room::new(bytes, ALIGN).unwrap();
         let at = |address| {
             std::thread::scope(|scope| scope.spawn(move || find(address).map(|found| found.kind)).join().unwrap())
         };

@@ -4,11 +4,11 @@
 //! other; those of others are mapped when they are needed, and stay. Who uses a heap says where its allocations lie, in all
 //! heaps of its set alike: so a pointer into that of another process is checked here too.
 
-use super::ground::{Arena, Ground};
 use super::heap::{self, Heap};
 use super::map::{self, Kind};
 use super::object::{Location, Object};
 use crate::lock::lock;
+use crate::memory::heap::{Arena, Ground};
 use crate::visible::visible;
 use std::io;
 use std::sync::Mutex;

@@ -3,7 +3,7 @@
 //! - The ranks of a communicator meet in a control [`segment`](super::meet::segment) of shared memory, and read and write each
 //!   other's device memory, which is shared memory too.
 //! - A call makes an [`operation`](requests::operation), a [`group`](calls::group) collects operations, and at its end they are
-//!   [`launch`](run::launch)ed in batches that run on the threads of their streams: [`collective`](run::collective)
+//!   launched in [`batch`](run::batch)es that run on the threads of their streams: [`collective`](run::collective)
 //!   operations, and messages ([`p2p`](run::p2p)).
 //! - Handles are numbers that a [`registry`](state::registry) knows, so a stale one is an error.
 //! - Whoever waits sleeps, and looks now and then for an abort, a dead peer or a deadlock: see [`watch`](super::meet::watch).
@@ -11,7 +11,7 @@
 pub(crate) mod basics;
 pub(crate) mod bytes;
 pub(crate) mod calls;
-pub mod exports;
+pub(crate) mod exports;
 pub(crate) mod requests;
 pub(crate) mod run;
 pub(crate) mod state;

@@ -9,7 +9,7 @@
 
 pub(crate) mod basics;
 pub(crate) mod calls;
-pub mod exports;
+pub(crate) mod exports;
 pub(crate) mod launch;
 pub(crate) mod state;
 #[cfg(test)]

@@ -1,17 +1,18 @@
-//! Devices: what each one owns, which one is current, and the error that sticks to it.
+//! Devices: what each one owns, which one is current, the error that sticks to it, and the lock of its driver.
 
-use super::channel::{CHANNELS, Channel};
-use super::fork;
-use super::line::{Line, Manner, Ticket};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, Once, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+use crate::cuda::core::line::{CHANNELS, Channel, Line, Manner, Ticket};
 use crate::fault::Work;
 use crate::lock::lock;
 use crate::memory::access::Access;
-use crate::memory::heap::{self, Heap};
+use crate::memory::heap;
+use crate::memory::heap::Heap;
+use crate::settings::settings;
 use crate::sys::cudaError;
 use crate::{fault, report, settings};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, Weak};
 
 /// One emulated GPU.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(crate) struct Device {
     begun: AtomicU64,
     /// How many waits.
     waits: AtomicU64,
-    /// See [`crate::cuda::core::driver_lock`].
+    /// See [`crate::cuda::core::device`].
     pub driver: RwLock<()>,
     channels: [Channel; CHANNELS],
     /// How many streams were ever made.
@@ -40,7 +41,7 @@ pub(crate) struct Device {
 }
 
 static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
-    fork::watch();
+    watch_forks();
     (0..).map_while(|ordinal| Some(Device::new(ordinal, heap::of(ordinal)?))).collect()
 });
 
@@ -238,8 +239,78 @@ impl Device {
     }
 }
 
+// The lock that the driver has for each device.
+//
+// As was seen on H200s, who waits for a device in `cudaFreeHost` or `cudaFree` holds it: calls of other threads that enqueue
+// there, or make or destroy something there, wait too, also when the device waits for just these threads.
+// GPUCOMM_EMULATOR_DRIVER_LOCK=0 does without; with 2, `cudaFreeHost` and `cudaHostAlloc` wait for all devices, as others
+// have reported and we have not seen.
+
+/// For a call that enqueues or makes something. One call takes it once: a second time would wait behind who waits for the
+/// first.
+pub(crate) fn share_driver(device: &Device) -> Option<RwLockReadGuard<'_, ()>> {
+    (settings().driver_lock > 0).then(|| device.driver.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// For a call that waits for the device, as long as it does.
+pub(crate) fn lock_driver(device: &Device) -> Option<RwLockWriteGuard<'_, ()>> {
+    (settings().driver_lock > 0).then(|| device.driver.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// For a call of another device that concerns this one: waits until nobody waits for it.
+pub(crate) fn pass_driver(device: &Device) {
+    drop(share_driver(device));
+}
+
+/// Waits for the device, with its lock.
+pub(crate) fn wait_for_device(device: &Device) {
+    let _alone = lock_driver(device);
+    device.synchronize();
+}
+
+/// Waits for one device after the other.
+pub(crate) fn wait_for_devices() {
+    devices().iter().for_each(wait_for_device);
+}
+
+/// One `T` for each device.
+#[derive(Debug)]
+pub(super) struct PerDevice<T>(LazyLock<Vec<T>>);
+
+impl<T: Default> PerDevice<T> {
+    pub(super) const fn new() -> Self {
+        Self(LazyLock::new(|| devices().iter().map(|_| T::default()).collect()))
+    }
+
+    /// That of `device`.
+    pub(super) fn of(&self, device: &Device) -> &T {
+        &self.0[device.ordinal as usize]
+    }
+}
+
+static WATCHED: Once = Once::new();
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// From now on children know that they are forked. Called where the first device state is made: a child that is forked
+/// before that starts afresh.
+pub(crate) fn watch_forks() {
+    WATCHED.call_once(|| {
+        // SAFETY: the handler is a static function that only stores an atomic, which is allowed after a fork.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+}
+
+/// The error of every call in a forked child.
+pub(crate) fn refuse_in_fork() -> Result<(), cudaError> {
+    if FORKED.load(Ordering::Relaxed) { Err(cudaError::cudaErrorInitializationError) } else { Ok(()) }
+}
+
 #[cfg(test)]
-mod tests {
+mod device_tests {
     use super::*;
 
     #[test]

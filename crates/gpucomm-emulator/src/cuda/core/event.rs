@@ -8,7 +8,7 @@ use super::device::Device;
 use super::handle::Registry;
 use super::line::Ticket;
 use super::stream::Stream;
-use super::task::Task;
+use crate::cuda::core::queue::Task;
 use crate::lock::lock;
 use crate::report;
 use crate::sys::{cudaError, cudaEvent_t};

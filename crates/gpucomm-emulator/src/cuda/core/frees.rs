@@ -2,9 +2,9 @@
 
 use super::device::{self, Device};
 use super::line::{Line, Ticket};
-use super::per_device::PerDevice;
+use crate::cuda::core::device::PerDevice;
 use crate::lock::lock;
-use crate::memory::block::Block;
+use crate::memory::heap::Block;
 use crate::report;
 use crate::sys::cudaError;
 use std::sync::{Arc, Mutex};

@@ -8,12 +8,12 @@
 //! NCCL asks for one thread at a time there.
 
 use super::handle::Registry;
-use super::lanes::Lanes;
 use super::line::Ticket;
 use super::plan::{Change, Plan};
 use super::stream::Stream;
-use super::task::Task;
-use super::{capture, unordered};
+use crate::cuda::core::plan::Lanes;
+use crate::cuda::core::queue::Task;
+use crate::cuda::core::{capture, plan};
 use crate::lock::lock;
 use crate::report;
 use crate::sys::{cudaError, cudaGraph_t, cudaGraphExec_t};
@@ -120,7 +120,7 @@ pub(crate) fn launch(exec: cudaGraphExec_t, stream: &Arc<Stream>) -> Result<(), 
         stream.follow(before)?;
     }
     if !std::mem::replace(&mut state.looked, true) {
-        unordered::report(plan, order, &steps);
+        plan::report_unordered(plan, order, &steps);
     }
     steps.iter_mut().for_each(|step| stream.place(&mut *step.run));
     state.last = Some(stream.push(Task::Graph(steps, lanes))?);

@@ -1,10 +1,14 @@
-//! Lines: how far streams have come.
+//! Lines: how far streams have come, and the launch queues that they share.
 
-use crate::lock::lock;
-use crate::races::course::{Point, Track};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::lock::lock;
+use crate::patience::Patience;
+use crate::races::{Point, Track};
+use crate::report;
+use crate::settings::settings;
 
 /// How a stream keeps the order of CUDA's legacy default stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,5 +150,47 @@ impl Ticket {
         }
         line.waiters.fetch_sub(1, Ordering::SeqCst);
         done()
+    }
+}
+
+// Channels: the launch queues of a device, which its streams share.
+//
+// As was seen on H200s, a device has eight, each with 1021 entries (GPUCOMM_EMULATOR_QUEUE), and streams take them in turn.
+// Kernels, copies and fills take an entry until they are done; host functions, and events that are recorded or waited for,
+// take none. Whoever enqueues more is blocked inside the call, whatever happens meanwhile.
+
+/// How many a device has.
+pub(crate) const CHANNELS: usize = 8;
+
+/// One launch queue.
+#[derive(Debug, Default)]
+pub(crate) struct Channel {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Channel {
+    /// Takes so many entries, when there is room for all of them; or the whole queue, where they are more than that.
+    pub fn take(&self, device: i32, entries: usize) {
+        let most = settings().queue;
+        let mut taken = lock(&self.taken);
+        let full = |taken: usize| taken > 0 && taken + entries > most;
+        if full(*taken) {
+            let mut patience = Patience::new();
+            while full(*taken) {
+                let call = report::call();
+                patience.check(|| format!("a launch queue of device {device} is full ({most} entries): {call}"));
+                let slice = Duration::from_millis(50);
+                taken = self.freed.wait_timeout(taken, slice).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        *taken += entries;
+    }
+
+    /// Gives them back.
+    pub fn give(&self, entries: usize) {
+        *lock(&self.taken) -= entries;
+        // Who wants many may still have to wait where another need not.
+        self.freed.notify_all();
     }
 }

@@ -5,18 +5,18 @@
 //! null stream first waits for all that was enqueued on those streams, and work for those streams waits for all that was
 //! enqueued on the null stream.
 
-use super::channel::Channel;
 use super::device::{self, Device};
 use super::handle::Registry;
 use super::line::{Line, Manner, Ticket};
-use super::per_device::PerDevice;
 use super::plan::{AnyWork, Owner};
 use super::queue::Queue;
-use super::task::Task;
 use super::work::{Run, Step, Work};
-use super::{capture, driver_lock, frees};
-use crate::memory::block::Block;
-use crate::races::touches::Actor;
+use crate::cuda::core::device::PerDevice;
+use crate::cuda::core::line::Channel;
+use crate::cuda::core::queue::Task;
+use crate::cuda::core::{capture, frees};
+use crate::memory::heap::Block;
+use crate::races::Actor;
 use crate::report;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
 use std::cell::RefCell;
@@ -58,7 +58,7 @@ pub(crate) fn enqueue(
     run: Box<dyn Run>,
 ) -> Result<(), cudaError> {
     let stream = find(stream)?;
-    let _shared = driver_lock::shared(stream.device);
+    let _shared = device::share_driver(stream.device);
     let mut joined: Vec<Arc<Stream>> = Vec::with_capacity(others.len());
     for &other in others {
         let other = find(other)?;

@@ -4,8 +4,8 @@
 //! look up what a run uses, keep that for it, and give it its numbers; so it can be started again.
 
 use super::device::Device;
-use crate::races::course::{Chain, Point};
-use crate::races::touches::Touching;
+use crate::races::Touching;
+use crate::races::{Chain, Point};
 use crate::report;
 use crate::sys::cudaError;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -5,16 +5,16 @@
 //! to it, as the driver may. The call does not return before pageable memory is written, nor where both ends are of the host. But a graph
 //! does as with pinned memory.
 
-use super::access;
 use super::host::{self, PinnedUse};
 use crate::cuda::core::device::{self, Device};
 use crate::cuda::core::stream::Stream;
 use crate::cuda::core::work::{Run, Running, Work};
+use crate::cuda::tasks::memory;
 use crate::memory::access::Access;
-use crate::memory::multicast::targets;
-use crate::memory::space::held::InUse;
-use crate::memory::space::locate;
-use crate::races::touches::{Actor, Touching};
+use crate::memory::multicast;
+use crate::memory::usage;
+use crate::memory::usage::InUse;
+use crate::races::{Actor, Touching};
 use crate::report;
 use crate::sys::{cudaError, cudaMemcpyKind};
 use std::ffi::c_void;
@@ -33,11 +33,11 @@ enum Place {
 
 impl Place {
     fn of(operation: &str, ptr: *const c_void, bytes: usize, writes: bool) -> Result<Self, cudaError> {
-        if locate::is_device(ptr.addr()) {
-            if let Some(ordinal) = locate::device_at(ptr.addr()) {
+        if usage::is_device(ptr.addr()) {
+            if let Some(ordinal) = usage::device_at(ptr.addr()) {
                 device::answers(ordinal)?;
             }
-            let used = if writes { targets::hold(ptr, bytes) } else { locate::hold(ptr, bytes) };
+            let used = if writes { multicast::hold(ptr, bytes) } else { usage::hold(ptr, bytes) };
             let used = used.map_err(|fault| reject(operation, fault.text))?;
             return Ok(Self::Device(used));
         }
@@ -177,7 +177,7 @@ impl Rule {
                 Self::Devices(_, source) => source,
             };
             if !used.is_of_malloc() {
-                access::check(name, used, device, wanted)?;
+                memory::check_access(name, used, device, wanted)?;
             }
         }
         Ok(())
@@ -192,7 +192,7 @@ impl Work for Copying {
     }
 
     fn fixed(&self) -> String {
-        let of = |address: usize| (locate::is_device(address), locate::device_at(address));
+        let of = |address: usize| (usage::is_device(address), usage::device_at(address));
         format!("from {:?} to {:?}", of(self.src.addr()), of(self.dst.addr()))
     }
 

@@ -1,13 +1,12 @@
 //! What happens on the host: pinned memory, and functions that a stream calls.
 
 use crate::cuda::core::device::{self, Device};
-use crate::cuda::core::driver_lock;
 use crate::cuda::core::stream::Stream;
 use crate::cuda::core::work::{HOST_FUNCTION, Run, Running, Work};
 use crate::lock::lock;
-use crate::memory::poison;
-use crate::races::course::Point;
-use crate::races::touches::{Actor, Touches, Touching};
+use crate::memory::object;
+use crate::races::Point;
+use crate::races::{Actor, Touches, Touching};
 use crate::report;
 use crate::settings::settings;
 use crate::sys::{cudaError, cudaHostFn_t};
@@ -66,7 +65,7 @@ pub(crate) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
     }
     let device = device::current()?;
     if settings().driver_lock > 1 {
-        driver_lock::wait_for_all();
+        device::wait_for_devices();
     }
     let layout = Layout::from_size_align(bytes, PAGE).map_err(|_| cudaError::cudaErrorMemoryAllocation)?;
     // SAFETY: the layout has a size above zero.
@@ -75,7 +74,7 @@ pub(crate) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
         return Err(cudaError::cudaErrorMemoryAllocation);
     }
     // SAFETY: that many bytes were just allocated.
-    unsafe { poison::fill(memory, bytes) };
+    unsafe { object::poison(memory, bytes) };
     let address = memory.expose_provenance();
     let pinned = Pinned {
         address,
@@ -101,9 +100,9 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
         return Err(cudaError::cudaErrorInvalidValue);
     };
     if settings().driver_lock > 1 {
-        driver_lock::wait_for_all();
+        device::wait_for_devices();
     } else {
-        driver_lock::wait_for(pinned.device);
+        device::wait_for_device(pinned.device);
     }
     if let Some(unseen) = pinned.touches.unseen(&(0..pinned.bytes as u64), 0) {
         let bytes = pinned.bytes;

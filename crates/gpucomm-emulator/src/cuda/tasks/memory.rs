@@ -1,20 +1,22 @@
 //! Allocating and freeing device memory, at once or in stream order.
 
-use crate::cuda::core::device::{self, Device};
-use crate::cuda::core::handle::Registry;
-use crate::cuda::core::stream::Stream;
-use crate::cuda::core::task::Task;
-use crate::cuda::core::{capture, driver_lock, frees};
-use crate::cuda::tasks::host;
-use crate::memory::block::{Block, Origin};
-use crate::memory::object::Location;
-use crate::memory::space::locate;
-use crate::memory::{heap, poison};
-use crate::report;
-use crate::sys::cudaError;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use crate::cuda::core::device::Device;
+use crate::cuda::core::handle::Registry;
+use crate::cuda::core::queue::Task;
+use crate::cuda::core::stream::Stream;
+use crate::cuda::core::{capture, device, frees};
+use crate::cuda::tasks::host;
+use crate::memory::access::Access;
+use crate::memory::heap::{Block, Origin};
+use crate::memory::object::Location;
+use crate::memory::usage::InUse;
+use crate::memory::{heap, object, usage};
+use crate::report;
+use crate::sys::cudaError;
 
 /// How long an allocation waits for frees that are on their way before it gives up.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -33,7 +35,7 @@ pub(crate) struct Pool {
 /// Device memory as cudaMalloc gives it, or as another origin; null for no bytes.
 pub(crate) fn allocate(ordinal: i32, bytes: usize, origin: Origin) -> Result<*mut c_void, cudaError> {
     let device = device::device(ordinal)?;
-    let _shared = driver_lock::shared(device);
+    let _shared = device::share_driver(device);
     device.check()?;
     if bytes == 0 {
         return Ok(std::ptr::null_mut());
@@ -75,11 +77,11 @@ pub(crate) enum Kind {
 /// What lies at an address, and the device that it belongs to, or was allocated by way of; -2 for none.
 pub(crate) fn kind_at(address: usize) -> Result<(Kind, i32), cudaError> {
     device::current()?.check()?;
-    if let Some(device) = locate::device_at(address) {
+    if let Some(device) = usage::device_at(address) {
         return Ok((Kind::Device, device));
     }
     #[cfg(feature = "nvshmem")]
-    if let Some(device) = locate::symmetric_at(address) {
+    if let Some(device) = usage::symmetric_at(address) {
         return Ok((Kind::Device, device));
     }
     Ok(host::device_of(address).map_or((Kind::Unregistered, -2), |device| (Kind::Host, device)))
@@ -93,7 +95,7 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     }
     let (device, block) = condemn("cudaFree", ptr)?;
     if block.origin != Origin::Pool {
-        driver_lock::wait_for(device);
+        device::wait_for_device(device);
     }
     check_seen("cudaFree", &block);
     frees::release(&block, "cudaFree");
@@ -187,7 +189,7 @@ fn allocate_block(device: &'static Device, bytes: u64, origin: Origin) -> Result
     let block = device.heap.allocate(bytes, origin);
     if let Some(block) = &block {
         // SAFETY: the range was free until now, and its pointer is not handed out yet.
-        unsafe { poison::fill(arena.at(block.offset), bytes as usize) };
+        unsafe { object::poison(arena.at(block.offset), bytes as usize) };
     }
     Ok(block)
 }
@@ -222,5 +224,24 @@ fn condemn(operation: &str, ptr: *mut c_void) -> Result<(&'static Device, Arc<Bl
         Err(fault) => format!("freed twice, or never allocated ({})", fault.text),
     };
     report::violation(format!("{operation}: {ptr:p} cannot be freed: {why}"));
+    Err(cudaError::cudaErrorInvalidValue)
+}
+
+/// Refuses work of `device` that is to use memory in a way that is not open to it. CUDA says no more than the code; why stands on
+/// stderr.
+pub(super) fn check_access(operation: &str, used: &InUse, device: i32, wanted: Access) -> Result<(), cudaError> {
+    let has = used.access(device);
+    if has >= wanted {
+        return Ok(());
+    }
+    let owner = used.device().unwrap_or(device);
+    let [has, wanted] = [has, wanted].map(|access| match access {
+        Access::None => "no",
+        Access::Read => "read",
+        Access::ReadWrite => "read and write",
+    });
+    report::line(format!(
+        "{operation}: device {device} has {has} access to this memory of device {owner}, expected {wanted} access"
+    ));
     Err(cudaError::cudaErrorInvalidValue)
 }

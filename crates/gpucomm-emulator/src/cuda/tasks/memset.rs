@@ -1,13 +1,13 @@
 //! Filling device memory.
 
-use super::access;
 use crate::cuda::core::stream::Stream;
 use crate::cuda::core::work::{Run, Running, Work};
+use crate::cuda::tasks::memory;
 use crate::memory::access::Access;
-use crate::memory::multicast::targets::hold;
-use crate::memory::space::held::InUse;
-use crate::memory::space::locate::device_at;
-use crate::races::touches::{Actor, Touching};
+use crate::memory::multicast::hold;
+use crate::memory::usage::InUse;
+use crate::memory::usage::device_at;
+use crate::races::{Actor, Touching};
 use crate::report;
 use crate::sys::cudaError;
 use std::ffi::c_void;
@@ -102,7 +102,7 @@ impl<T: Pattern> Work for Fill<T> {
 
     fn start(&self) -> Result<Filling<T>, cudaError> {
         let used = hold(self.dst.cast(), self.bytes).map_err(|fault| reject(self.name, &fault.text))?;
-        access::check(self.name, &used, self.device, Access::ReadWrite)?;
+        memory::check_access(self.name, &used, self.device, Access::ReadWrite)?;
         Ok(Filling { fill: *self, used })
     }
 }

@@ -1,10 +1,8 @@
 //! What is done with memory, at once or in the order of a stream.
 
-mod access;
 pub(crate) mod copy;
 pub(crate) mod host;
 pub(crate) mod memory;
 pub(crate) mod memset;
 pub(crate) mod multicast;
-pub(crate) mod refuse;
 pub(crate) mod vmm;

@@ -1,11 +1,11 @@
 //! Multicast objects by their handles.
 
-use super::refuse::refuse;
 use super::vmm::{self, Thing};
 use crate::cuda::core::device;
-use crate::memory::fault::Fault;
-use crate::memory::multicast::object::{Multicast, Shape};
-use crate::memory::space::table;
+use crate::cuda::tasks::vmm::refuse;
+use crate::memory::access::Fault;
+use crate::memory::mapped;
+use crate::memory::multicast::{Multicast, Shape};
 use crate::refusals::Step;
 use crate::report;
 use crate::settings::settings;
@@ -33,8 +33,8 @@ fn supported() -> Result<(), Fault> {
 /// Wraps `cuMulticastGetGranularity`: the least step, and the recommended one. What else is asked for does not matter on H200s.
 pub(crate) fn granularity(bytes: u64) -> Result<(usize, usize), Fault> {
     supported()?;
-    let recommended = if bytes < LARGE { table::GRANULARITY } else { LARGE as usize };
-    Ok((table::GRANULARITY, recommended))
+    let recommended = if bytes < LARGE { mapped::GRANULARITY } else { LARGE as usize };
+    Ok((mapped::GRANULARITY, recommended))
 }
 
 /// Wraps `cuMulticastCreate`.
@@ -71,7 +71,7 @@ pub(crate) fn bind(handle: u64, device: Option<i32>, at: u64, source: Source, by
             (Some(physical), owner)
         }
         Source::Address(address) => {
-            let owner = crate::memory::space::locate::device_at(address);
+            let owner = crate::memory::usage::device_at(address);
             (None, owner.ok_or_else(|| vmm::nothing_at(address))?)
         }
     };

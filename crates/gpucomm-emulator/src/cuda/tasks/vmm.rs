@@ -1,19 +1,21 @@
 //! Physical memory and multicast objects by their handles, and what programs map themselves.
 
-use crate::cuda::core::device;
-use crate::lock::lock;
-use crate::memory::fault::Fault;
-use crate::memory::multicast::object::{self, Multicast};
-use crate::memory::object::Object;
-use crate::memory::space::physical::{Nature, Physical};
-use crate::memory::space::table;
-use crate::refusals::Step;
-use crate::sys::cudaError;
-use crate::{fault, report};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+
+use crate::cuda::core::device;
+use crate::lock::lock;
+use crate::memory::access::Fault;
+use crate::memory::mapped::{Nature, Physical};
+use crate::memory::multicast::Multicast;
+use crate::memory::object::Object;
+use crate::memory::{mapped, multicast};
+use crate::refusals::Step;
+use crate::settings::settings;
+use crate::sys::cudaError;
+use crate::{fault, report};
 
 /// What a handle is one of.
 #[derive(Debug, Clone)]
@@ -81,8 +83,8 @@ fn no_handle(handle: u64) -> Fault {
 pub(crate) fn create(bytes: u64, nature: Nature) -> Result<u64, Fault> {
     let device = device::device(nature.ordinal).map_err(|cuda| Fault { cuda, text: "the device".into() })?;
     device.check().map_err(|cuda| Fault { cuda, text: format!("device {} is lost", nature.ordinal) })?;
-    if bytes == 0 || !bytes.is_multiple_of(table::GRANULARITY as u64) {
-        let text = format!("the size is {bytes}, expected a multiple of {}", table::GRANULARITY);
+    if bytes == 0 || !bytes.is_multiple_of(mapped::GRANULARITY as u64) {
+        let text = format!("the size is {bytes}, expected a multiple of {}", mapped::GRANULARITY);
         return Err(Fault::value(text));
     }
     if fault::on_alloc(device.number(), bytes as usize) {
@@ -105,7 +107,7 @@ pub(crate) fn release(handle: u64) -> Result<(), Fault> {
 
 /// Wraps `cuMemRetainAllocationHandle`: a handle that the program has, or a new one where it has none.
 pub(crate) fn retain(address: usize) -> Result<u64, Fault> {
-    let mapped = table::at(address).filter(|mapped| !mapped.is_multicast);
+    let mapped = mapped::at(address).filter(|mapped| !mapped.is_multicast);
     let physical = mapped.ok_or_else(|| nothing_at(address))?.physical.clone();
     let mut handles = lock(&HANDLES);
     let is_it = |thing: &Thing| matches!(thing, Thing::Physical(known) if Arc::ptr_eq(known, &physical));
@@ -126,8 +128,8 @@ pub(crate) fn nothing_at(address: usize) -> Fault {
 /// Wraps `cuMemImportFromShareableHandle` for a descriptor.
 pub(crate) fn import(fd: OwnedFd) -> Result<u64, Fault> {
     let file = Object::adopt(fd).map_err(|error| Fault::value(error.to_string()))?;
-    if object::is_one(&file) {
-        super::refuse::refuse(Step::Import)?;
+    if multicast::is_one(&file) {
+        refuse(Step::Import)?;
         return Multicast::import(file, device::current_device()).map(|one| own(Thing::Multicast(one)));
     }
     Physical::import(file).map(|one| own(Thing::Physical(one)))
@@ -135,9 +137,9 @@ pub(crate) fn import(fd: OwnedFd) -> Result<u64, Fault> {
 
 /// Wraps `cuMemUnmap`: waits for nothing, so the memory must not be in use there.
 pub(crate) fn unmap(base: usize, bytes: usize) -> Result<(), Fault> {
-    for mapped in table::unmap(base, bytes)? {
+    for mapped in mapped::unmap(base, bytes)? {
         if mapped.is_multicast {
-            object::forget(mapped.span().0);
+            multicast::forget(mapped.span().0);
         } else if mapped.physical.bound.load(Ordering::Acquire) > 0 {
             mapped.physical.torn.store(true, Ordering::Release);
         }
@@ -156,4 +158,12 @@ pub(crate) fn unmap(base: usize, bytes: usize) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// Fails where the program has asked for that.
+pub(crate) fn refuse(step: Step) -> Result<(), Fault> {
+    match settings().multicast.code(step) {
+        Some(code) => Err(Fault { cuda: cudaError(code), text: "as GPUCOMM_EMULATOR_MULTICAST asks for".into() }),
+        None => Ok(()),
+    }
 }

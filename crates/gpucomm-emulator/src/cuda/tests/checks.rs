@@ -3,7 +3,7 @@
 use super::*;
 use crate::cuda::core::stream::enqueue;
 use crate::cuda::core::work::Running;
-use crate::memory::space::locate::locate;
+use crate::memory::usage::locate;
 use crate::report;
 use crate::report::expected::reported;
 
@@ -189,7 +189,7 @@ fn memory_returns_though_the_device_of_its_stream_failed() {
 fn memory_of_nccl_is_freed_without_a_wait_and_must_not_be_in_use() {
     isolated!(&[], || {
         use crate::cuda::tasks::memory::{allocate, unmap};
-        use crate::memory::block::Origin;
+        use crate::memory::heap::Origin;
         let stream = TestStream::new(0);
         let (unused, used) = (allocate(0, 4096, Origin::Nccl).unwrap(), allocate(0, 4096, Origin::Nccl).unwrap());
         let gate = stream.close_gate();

@@ -54,7 +54,7 @@ fn no_device() {
 #[test]
 fn some_devices_in_another_order() {
     isolated!(&[("CUDA_VISIBLE_DEVICES", "3,1,-1,0")], || {
-        use crate::memory::space::locate::locate;
+        use crate::memory::usage::locate;
         let mut count = 0;
         ok!(cudaGetDeviceCount(&mut count));
         assert_eq!(count, 2);

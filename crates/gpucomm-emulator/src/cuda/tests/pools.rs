@@ -170,7 +170,7 @@ fn fresh_memory_is_zero() -> bool {
         for _ in 0..2 {
             let mut host = null_mut();
             ok!(cudaHostAlloc(&mut host, bytes, 0));
-            let nccl = crate::cuda::tasks::memory::allocate(0, bytes, crate::memory::block::Origin::Nccl).unwrap();
+            let nccl = crate::cuda::tasks::memory::allocate(0, bytes, crate::memory::heap::Origin::Nccl).unwrap();
             for memory in [malloc(bytes), take(bytes, pool, stream.0), nccl, host] {
                 // SAFETY: memory of the emulator's devices is memory of this process, just allocated with this size.
                 let (first, last) = unsafe { (*memory.cast::<u8>(), *memory.cast::<u8>().add(bytes - 1)) };

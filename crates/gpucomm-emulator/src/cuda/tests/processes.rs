@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::memory::object::Location;
-use crate::memory::space::locate::locate;
-use crate::memory::space::reach::reach;
+use crate::memory::usage::locate;
+use crate::memory::usage::reach;
 
 const WHERE: &str = "GPUCOMM_TEST_LOCATION";
 

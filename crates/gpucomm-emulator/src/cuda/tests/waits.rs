@@ -169,7 +169,7 @@ fn freeing_device_memory_waits_for_its_device_only() {
         assert_waits(stream.close_gate(), false, || ok!(cudaFree(foreign)));
         ok!(cudaSetDevice(1));
         assert_waits(stream.close_gate(), false, || assert!(!malloc(64).is_null()));
-        let own = memory::allocate(1, 64, crate::memory::block::Origin::Nccl).unwrap();
+        let own = memory::allocate(1, 64, crate::memory::heap::Origin::Nccl).unwrap();
         // What ncclMemFree does.
         assert_waits(stream.close_gate(), false, || memory::unmap(own).unwrap());
     });

@@ -71,7 +71,7 @@ pub(crate) const ALIKE: [&str; 4] = ["minCTAs", "maxCTAs", "CTAPolicy", "numRmaC
 /// The fields that change what the emulator does, and those that ranks have to have alike. The others are checked as NCCL checks them, and
 /// have no meaning here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Config {
+pub struct Config {
     pub(crate) blocking: bool,
     pub(crate) split_share: bool,
     pub(crate) shrink_share: bool,

@@ -4,21 +4,17 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use super::safety::{Class, Function};
-use crate::bugs;
-use crate::cuda::core::fork;
+use crate::cuda::core::capture;
 use crate::cuda::error::meaning;
-use crate::meet::trouble::Trouble;
+use crate::meet::segment::Trouble;
 use crate::report;
-use crate::settings::settings;
 use crate::sys::{cudaError, ncclResult_t};
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     pub(crate) code: ncclResult_t,
     pub(crate) text: String,
 }
@@ -101,9 +97,15 @@ pub(crate) fn own() -> Option<String> {
     OWN.try_with(|own| own.borrow().clone()).ok().flatten()
 }
 
-fn remember_own(text: String) {
+/// Remembers why the last call of this thread failed.
+pub(crate) fn remember_own(text: String) {
     remember(&text);
     let _ = OWN.try_with(|own| own.replace(Some(text)));
+}
+
+/// The last call of this thread did not fail.
+pub(crate) fn forget_own() {
+    let _ = OWN.try_with(|own| own.take());
 }
 
 /// The pointer that `ncclGetLastError` returns: `text` if given, else the thread's last error, else the process's.
@@ -125,50 +127,8 @@ pub(crate) fn last(text: Option<String>) -> *const c_char {
 }
 
 /// Makes the calls of CUDA that a function makes and a capture may forbid, as a failure of that function.
-pub(crate) fn heed_captures(function: Function) -> Outcome {
-    function
-        .unsafe_calls()
-        .map_err(|error| cuda(&format!("the calls of {} beside a stream capture", function.name), error))
-}
-
-/// Runs the body of one C entry, unless it needs devices and the process was forked: turns a failure into its code and keeps its text,
-/// and lets no panic cross into C.
-pub(crate) fn entry(function: Function, body: impl FnOnce() -> Outcome<ncclResult_t>) -> ncclResult_t {
-    let Function { name, class, first } = function;
-    let body = || {
-        if settings().nccl < first {
-            return Err(Failure::unnoticed(format!(
-                "there is no such function in NCCL {}, which the emulator stands for",
-                bugs::text(settings().nccl)
-            )));
-        }
-        if class != Class::Any {
-            fork::check().map_err(|error| cuda("a forked process has no devices", error))?;
-        }
-        if class == Class::Unsafe {
-            heed_captures(function)?;
-        }
-        body()
-    };
-    match catch_unwind(AssertUnwindSafe(|| report::during(name, body))) {
-        Ok(Ok(code)) => {
-            let _ = OWN.try_with(|own| own.take());
-            code
-        }
-        Ok(Err(failure)) => {
-            remember_own(format!("{name}: {}", failure.text));
-            failure.code
-        }
-        Err(panic) => {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(|text| (*text).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "no message".to_owned());
-            remember_own(format!("{name}: the emulator panicked: {text}"));
-            ncclResult_t::ncclInternalError
-        }
-    }
+pub(crate) fn heed_captures(function: &str) -> Outcome {
+    capture::check().map_err(|error| cuda(&format!("the calls of {function} beside a stream capture"), error))
 }
 
 /// The sentence for a result code.

@@ -1,6 +1,5 @@
 //! Names, failures and configuration.
 
-mod algorithms;
 pub(crate) mod coll_config;
 pub(crate) mod config;
 pub(crate) mod encryption;
@@ -8,5 +7,4 @@ pub(crate) mod error;
 pub(crate) mod graphs;
 pub(crate) mod kind;
 pub(crate) mod parameters;
-pub(crate) mod safety;
 pub(crate) mod unique_id;

@@ -5,17 +5,15 @@ use std::sync::atomic::Ordering;
 
 use super::group::{self, Job};
 use crate::cuda::core::device;
-use crate::meet::futex::SLICE;
-use crate::meet::join::{self, Clash};
-use crate::meet::layout::{Life, MAX_RANKS};
 use crate::meet::register;
+use crate::meet::register::Clash;
 use crate::meet::segment::{Id, Segment};
+use crate::meet::segment::{Life, MAX_RANKS};
 use crate::meet::watch::{Deed, Phase, Stop};
 use crate::nccl::basics::config::{self, Config};
 use crate::nccl::basics::encryption;
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
-use crate::nccl::basics::safety::Function;
 use crate::nccl::basics::unique_id;
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::registry;
@@ -56,7 +54,7 @@ impl Out {
 /// # Safety
 /// `out` is null or valid for a write until the call has ended or settled.
 pub(crate) unsafe fn init_rank(
-    function: Function,
+    function: &'static str,
     out: *mut ncclComm_t,
     size: i32,
     ids: &[ncclUniqueId],
@@ -114,7 +112,7 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
     let Some((&first, others)) = ids.split_first() else { return Err(Failure::argument("there is no id")) };
     let segment = register::open::<Nccl>(first)?;
     let others = others.iter().map(|id| register::open::<Nccl>(*id)).collect::<Result<Vec<_>, _>>()?;
-    join::claim(&segment, comm.rank, comm.size).map_err(|clash| {
+    register::claim(&segment, comm.rank, comm.size).map_err(|clash| {
         let text = match clash {
             Clash::Size(theirs) => format!("rank {} says {} ranks, another rank {theirs}", comm.rank, comm.size),
             Clash::Twice => format!("rank {} has joined twice", comm.rank),
@@ -124,7 +122,7 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
     let device = device::device(comm.device).map_err(|error| cuda("the device", error))?;
     segment.own(comm.rank).device.store(device.number(), Ordering::Relaxed);
     let _ = comm.segment.set(segment.clone());
-    join::announce(&segment, comm.rank);
+    register::announce(&segment, comm.rank);
 
     wait_for_all(comm, &segment)?;
     register::complete(&segment);
@@ -150,7 +148,7 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
         )));
     }
     for other in others {
-        if join::claim_place(&other, comm.rank).is_err() {
+        if register::claim_place(&other, comm.rank).is_err() {
             return Err(Failure::unnoticed(format!("rank {} has joined twice, by one of several ids", comm.rank)));
         }
         register::complete(&other);
@@ -198,26 +196,20 @@ fn wait_for_all(comm: &Comm, segment: &Segment) -> Outcome {
     let head = segment.head();
     let activity = Activity::new(Kind::Init, 1, 0, 0);
     let mut watch = Watch::of_host(comm, segment, activity).since(0);
-    loop {
-        let heard = head.news.read();
-        if head.joined.load(Ordering::Acquire) == comm.size as u32 {
-            activity.publish(segment.rank(comm.rank), Phase::Done);
-            return Ok(());
-        }
+    register::wait_for_all(segment, comm.size, || {
         let refused = head.refused.load(Ordering::Acquire);
         if refused != 0 {
             let about = head.refused_about[0].load(Ordering::Relaxed);
             let text = format!("the start of rank {about} contradicts that of another rank (its number, or the size)");
-            return Err(Failure::new(ncclResult_t(refused), text));
+            return Some(Failure::new(ncclResult_t(refused), text));
         }
-        match watch.check(|peer| segment.rank(peer).life() == Life::Absent) {
-            None => head.news.sleep(heard, SLICE),
-            Some(Stop::Dead(peer)) => {
-                return Err(Failure::remote(format!("rank {peer} died before all ranks had come")));
-            }
-            Some(Stop::Aborted | Stop::Cancelled) => {
-                return Err(Failure::internal(format!("rank {}: aborted while waiting for other ranks", comm.rank)));
+        match watch.check(|peer| segment.rank(peer).life() == Life::Absent)? {
+            Stop::Dead(peer) => Some(Failure::remote(format!("rank {peer} died before all ranks had come"))),
+            Stop::Aborted | Stop::Cancelled => {
+                Some(Failure::internal(format!("rank {}: aborted while waiting for other ranks", comm.rank)))
             }
         }
-    }
+    })?;
+    activity.publish(segment.rank(comm.rank), Phase::Done);
+    Ok(())
 }

@@ -1,25 +1,26 @@
-//! How a communicator ends: finalized, destroyed or aborted.
+//! How a communicator is suspended, and how it ends: finalized, destroyed or aborted.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-use super::group::{self, Job};
-use super::reclaim::{reclaim, wait_for_peers};
+use crate::cuda::core::{capture, device};
 use crate::lock::lock;
-use crate::meet::layout::Life;
-use crate::meet::segment::Segment;
-use crate::nccl::basics::error::{Failure, Outcome, heed_captures};
+use crate::meet::segment::{Life, Segment};
+use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::graphs::Graphs;
-use crate::nccl::basics::safety::{Function, functions};
+use crate::nccl::basics::kind::Kind;
+use crate::nccl::calls::group;
+use crate::nccl::calls::group::Job;
 use crate::nccl::state::comm::Comm;
-use crate::nccl::state::inside::Manner;
-use crate::nccl::state::mixing::Mixing;
 use crate::nccl::state::registry;
+use crate::nccl::state::resources::{Manner, Mixing};
 use crate::nccl::state::shared::Shared;
+use crate::nccl::wait::host;
+use crate::nccl::wait::host::Members;
 use crate::patience::Patience;
 use crate::report;
-use crate::sys::{ncclComm_t, ncclResult_t};
+use crate::sys::{NCCL_SUSPEND_MEM, ncclComm_t, ncclResult_t};
 
 /// How long the threads of a rank that is revoked take to end.
 const THREADS_END: Duration = Duration::from_millis(500);
@@ -28,11 +29,11 @@ const THREADS_END: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The wait of an end for what NCCL has on its streams. Where a capture forbids it, NCCL says so in its log, and frees what kernels use.
-fn wait_blindly(comm: &Comm, function: Function) {
-    if function.unsafe_calls().is_err() && comm.has_work() {
+fn wait_blindly(comm: &Comm, function: &'static str) {
+    if capture::check().is_err() && comm.has_work() {
         report::violation(format!(
             "{}: rank {} still has work on its streams, which NCCL cannot wait for beside a stream capture, and does not look whether it could",
-            function.name, comm.rank
+            function, comm.rank
         ));
     }
 }
@@ -97,7 +98,7 @@ pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
         comm.begin_finalize()?;
         let job = comm.clone();
         let run = Box::new(move || {
-            wait_blindly(&job, functions::ncclCommFinalize);
+            wait_blindly(&job, "ncclCommFinalize");
             job.drain()?;
             outlast_graphs(&job, |segment| segment.own(job.rank).graphs.load(Ordering::Acquire));
             job.let_go();
@@ -134,7 +135,7 @@ pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     group::call(|| {
         let job = comm.clone();
         let run = Box::new(move || {
-            wait_blindly(&job, functions::ncclCommDestroy);
+            wait_blindly(&job, "ncclCommDestroy");
             let outcome = if job.resources.abort.is_set() || job.is_revoked() { Ok(()) } else { job.drain() };
             part(&job, Life::Destroyed);
             outcome
@@ -154,7 +155,7 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
     group::call(|| {
         let job = comm.clone();
         let run = Box::new(move || {
-            wait_blindly(&job, functions::ncclCommAbort);
+            wait_blindly(&job, "ncclCommAbort");
             let until = Instant::now() + PATIENCE;
             let busy = || job.resources.progress.running() || job.state() == ncclResult_t::ncclInProgress;
             while busy() && Instant::now() < until {
@@ -181,7 +182,7 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     let batches = *lock(&progress.launched);
     progress.wait(batches, || false);
     // Where this fails, what is stopped stays stopped, and all who ask are told, of a blocking communicator too.
-    heed_captures(functions::ncclCommRevoke).inspect_err(|failure| comm.fail(failure))?;
+    heed_captures("ncclCommRevoke").inspect_err(|failure| comm.fail(failure))?;
     spare_mates(comm);
     comm.let_go();
     wait_for_peers(comm);
@@ -208,4 +209,135 @@ fn spare_mates(comm: &Comm) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+// What the last end of a communicator frees.
+//
+// NCCL frees all ranks of a process when the last of them is destroyed or aborted, on the thread of that call. Of each it frees pinned
+// memory, which waits for the whole device of that rank: also for work of others that was enqueued there since the rank itself had ended.
+// Beside a stream capture `cudaFreeHost` fails at once, and NCCL leaves the memory. Till then all of them stay connected to their peers.
+//
+// The last communicator that goes of those that share the resources of a rank waits for its peers, until they have let go of it.
+
+/// Who has ended, and was not freed.
+static ENDED: Mutex<Vec<Arc<Comm>>> = Mutex::new(Vec::new());
+
+/// The wait of the last that has let go of a rank, until its peers are not connected to it any more.
+pub(super) fn wait_for_peers(comm: &Comm) {
+    if !comm.is_last() {
+        return;
+    }
+    let (call, mut patience) = (report::call(), Patience::new());
+    while let Some(peer) = comm.missing() {
+        patience.check(|| format!("{call} of rank {}: rank {peer} is connected to it, and it", comm.rank));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// `comm` has ended: frees it and the other ranks of this process, if it is the last of them.
+pub(crate) fn reclaim(comm: &Arc<Comm>) {
+    let Some(segment) = comm.segment.get().filter(|_| comm.has_started()) else { return };
+    let pid = std::process::id();
+    let here = || (0..comm.size).filter(|&rank| segment.rank(rank).pid.load(Ordering::Acquire) == pid);
+    let Some(first) = here().next() else { return };
+    lock(&ENDED).push(Arc::clone(comm));
+    let ended = segment.own(first).ended_here.fetch_add(1, Ordering::AcqRel) + 1;
+    if ended as usize != here().count() {
+        return;
+    }
+    let is_here = |one: &mut Arc<Comm>| one.segment.get().is_some_and(|other| other.nonce() == segment.nonce());
+    let freed: Vec<_> = lock(&ENDED).extract_if(.., is_here).collect();
+    freed.iter().for_each(|one| one.let_go());
+    freed.iter().for_each(|one| wait_for_peers(one));
+    freed.iter().for_each(|one| one.resources.memory.leave());
+    if capture::check().is_err() {
+        return;
+    }
+    for rank in here() {
+        let number = segment.own(rank).device.load(Ordering::Relaxed);
+        if let Some(device) = device::devices().iter().find(|device| device.number() == number) {
+            device::wait_for_device(device);
+        }
+    }
+}
+
+// Communicators that give back memory for a while.
+//
+// As in NCCL 2.30.7: all ranks meet once before they give it back, and twice when they have it again. Nobody looks what the others asked
+// for, nor whether graphs have what is given back.
+
+/// Refuses what NCCL refuses where nobody counts memory: `NCCL_DISABLE_MEM_MANAGER`, which it reads once.
+fn needs_manager(what: &str) -> Outcome {
+    static DISABLED: LazyLock<bool> = LazyLock::new(|| {
+        let number = |value: String| value.trim().parse::<i64>().ok();
+        std::env::var("NCCL_DISABLE_MEM_MANAGER").ok().and_then(number).is_some_and(|number| number != 0)
+    });
+    if *DISABLED {
+        Err(Failure::usage(format!("{what} is not supported: the memory manager is disabled")))
+    } else {
+        Ok(())
+    }
+}
+
+fn check(comm: &Comm, what: &str) -> Outcome<u32> {
+    needs_manager(what)?;
+    if comm.resources.memory.is_shared() {
+        return Err(Failure::usage(format!("{what} is not supported: rank {} shares its resources", comm.rank)));
+    }
+    comm.ensure_open()
+}
+
+/// `ncclCommSuspend`.
+pub(crate) fn suspend(comm: &Arc<Comm>, flags: i32) -> Outcome<ncclResult_t> {
+    comm.ensure_settled()?;
+    group::call(|| {
+        if flags.cast_unsigned() & NCCL_SUSPEND_MEM == 0 {
+            // NCCL looks at no other flag.
+            return Ok(());
+        }
+        let epoch = check(comm, "a suspend")?;
+        let job = comm.clone();
+        let run = Box::new(move || {
+            if job.resources.memory.is_suspended() {
+                return Err(Failure::usage(format!("rank {} is suspended already", job.rank)));
+            }
+            heed_captures("ncclCommSuspend")?;
+            let failed = |error| cuda("cudaDeviceSynchronize", error);
+            capture::leave(job.device).map_err(failed)?;
+            device::device(job.device).map_err(failed)?.synchronize();
+            host::exchange(&job, &Members::all(&job, epoch), Kind::Suspend, &[])?;
+            job.resources.memory.suspend();
+            Ok(())
+        });
+        group::add_window(Job { comm: comm.clone(), name: "ncclCommSuspend", run })
+    })
+}
+
+/// `ncclCommResume`.
+pub(crate) fn resume(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
+    comm.ensure_settled()?;
+    group::call(|| {
+        let epoch = check(comm, "a resume")?;
+        let job = comm.clone();
+        let run = Box::new(move || {
+            let memory = &job.resources.memory;
+            if !memory.is_suspended() {
+                return Err(Failure::usage(format!("rank {} is not suspended", job.rank)));
+            }
+            heed_captures("ncclCommResume")?;
+            memory.resume()?;
+            let all = Members::all(&job, epoch);
+            host::exchange(&job, &all, Kind::Resume, &[])?;
+            memory.wake();
+            host::exchange(&job, &all, Kind::Resume, &[]).map(drop)
+        });
+        group::add_window(Job { comm: comm.clone(), name: "ncclCommResume", run })
+    })
+}
+
+/// `ncclCommMemStats`.
+pub(crate) fn statistic(comm: &Comm, which: u32) -> Outcome<u64> {
+    comm.ensure_settled()?;
+    needs_manager("ncclCommMemStats")?;
+    comm.resources.memory.statistic(which)
 }

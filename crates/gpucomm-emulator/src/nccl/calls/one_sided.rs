@@ -3,32 +3,30 @@
 //! As in NCCL 2.30.7, over NVLink: a put copies on the stream and then tells the number of the signal, a wait waits on the stream until that
 //! has come. In the first one of a communicator all ranks meet, as NCCL makes a window there.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
-use super::group::{self, Job};
-use super::put::{Put, copy};
-use super::replayed::{CapturedGive, CapturedWait};
 use crate::bugs::Nccl;
 use crate::cuda::core::plan::AnyWork;
 use crate::cuda::core::stream;
-use crate::cuda::core::work::Run;
+use crate::cuda::core::work::{Run, Work};
 use crate::lock::lock;
+use crate::memory::usage::locate;
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
-use crate::nccl::basics::kind::Kind;
-use crate::nccl::basics::safety::functions;
-use crate::nccl::requests::batch::StreamHandle;
-use crate::nccl::run::captured::Kept;
-use crate::nccl::run::launch::{on_its_device, owner};
+use crate::nccl::basics::kind::{Kind, element};
+use crate::nccl::calls::group;
+use crate::nccl::calls::group::Job;
+use crate::nccl::requests::operation::StreamHandle;
+use crate::nccl::run::batch::{Kept, Turn, on_its_device, owner};
 use crate::nccl::run::one_sided::{Copy, Give, Wait};
-use crate::nccl::run::turn::Turn;
 use crate::nccl::state::comm::Comm;
-use crate::nccl::state::inside::Manner;
 use crate::nccl::state::registry;
-use crate::nccl::wait::host::{self, Members};
+use crate::nccl::state::resources::Manner;
+use crate::nccl::wait::host;
+use crate::nccl::wait::host::Members;
 use crate::report;
 use crate::settings::settings;
-use crate::sys::*;
+use crate::sys::{cudaError, ncclDataType_t, ncclWindow_t, *};
 
 /// Which signal, as C names it: always the first one, for now.
 #[derive(Debug, Clone, Copy)]
@@ -151,7 +149,7 @@ fn check_stream(comm: &Comm, stream: cudaStream_t) -> Outcome<Option<u64>> {
 /// All ranks come to their first one-sided operation, where NCCL makes a window for the signals.
 fn meet(comm: &Comm, epoch: u32) -> Outcome {
     // It allocates and registers that in this call.
-    heed_captures(functions::ncclCommWindowRegister)?;
+    heed_captures("ncclCommWindowRegister")?;
     let place = comm.windows.take_place(1);
     let shown = host::exchange(comm, &Members::all(comm, epoch), Kind::OneSided, &[place])?;
     for (peer, [theirs, ..]) in shown.iter().enumerate() {
@@ -193,4 +191,123 @@ fn capture_it(comm: &Arc<Comm>, stream: StreamHandle, kind: Kind, asked: Asked) 
     let failed = |error| cuda(&format!("cannot enqueue {}", kind.name()), error);
     let is_there = captured.map_err(failed)?;
     is_there.then_some(()).ok_or_else(|| failed(cudaError::cudaErrorStreamCaptureInvalidated))
+}
+
+/// What a put moves, as it was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Put {
+    pub(crate) local: *const c_void,
+    pub(crate) count: usize,
+    pub(crate) datatype: ncclDataType_t,
+    pub(crate) window: ncclWindow_t,
+    pub(crate) offset: usize,
+}
+
+// SAFETY: the addresses are looked up, and never followed.
+unsafe impl Send for Put {}
+// SAFETY: as above; nothing in here changes.
+unsafe impl Sync for Put {}
+
+/// Looks at what a put moves, and to where.
+pub(super) fn copy(comm: &Comm, peer: usize, put: &Put) -> Outcome<Copy> {
+    let Put { local, count, datatype, window, offset } = *put;
+    if window.is_null() || local.is_null() {
+        return Err(Failure::argument(format!("{local:p} into window {window:p}: expected neither to be null")));
+    }
+    let (size, _) = element(datatype).ok_or_else(|| Failure::argument(format!("{} is no type", datatype.0)))?;
+    let bytes = count * size;
+    let (_, parts) = comm
+        .windows
+        .parts(window.addr())
+        .ok_or_else(|| Failure::unnoticed(format!("{window:p} is no window of this communicator")))?;
+    if comm.windows.symmetric([local.addr(), local.addr()]) == 0 {
+        return Err(Failure::argument(format!("{local:p} does not lie in a symmetric window")));
+    }
+    if bytes > 0 && offset as u64 >= parts[comm.rank].bytes {
+        return Err(Failure::argument(format!(
+            "byte {offset} lies beyond this rank's own window of {} bytes, in which NCCL looks for that of rank {peer}",
+            parts[comm.rank].bytes
+        )));
+    }
+    let end = (offset as u64).saturating_add(bytes as u64);
+    if end > parts[peer].bytes {
+        let text = format!(
+            "{bytes} bytes at byte {offset} run past the end of the window of rank {peer}, which has {} bytes",
+            parts[peer].bytes
+        );
+        report::violation(format!("ncclPutSignal: {text}"));
+        return Err(Failure::argument(text));
+    }
+    let (from, used) = locate(local, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
+    if used.device().is_some_and(|device| device != comm.device) {
+        return Err(Failure::unnoticed(format!(
+            "{local:p} does not lie on device {} of rank {}",
+            comm.device, comm.rank
+        )));
+    }
+    let mut to = parts[peer].begin;
+    to.offset += offset as u64;
+    Ok(Copy { from, to, window: window.addr(), bytes, count, used })
+}
+
+fn next_turn(kept: &Kept) -> Turn {
+    let comm = kept.comm();
+    Turn::next(comm, &mut lock(&comm.resources.progress.launched))
+}
+
+/// A put, or a signal.
+#[derive(Debug)]
+pub(super) struct CapturedGive {
+    pub(super) kept: Kept,
+    pub(super) kind: Kind,
+    pub(super) peer: usize,
+    pub(super) put: Option<Put>,
+}
+
+impl Work for CapturedGive {
+    type Run = Give;
+
+    fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    fn fixed(&self) -> String {
+        format!("{} {} {:?}", self.kept.comm().handle, self.peer, self.put)
+    }
+
+    fn start(&self) -> Result<Give, cudaError> {
+        let (epoch, comm) = (self.kept.begin(Work::name(self))?, self.kept.comm().clone());
+        let found = self.put.as_ref().map(|put| copy(&comm, self.peer, put)).transpose();
+        let copy = found.map_err(|failure| {
+            report::violation(format!("the graph has {} of rank {}: {}", Work::name(self), comm.rank, failure.text));
+            cudaError::cudaErrorInvalidValue
+        })?;
+        let (kind, peer, turn) = (self.kind, self.peer, next_turn(&self.kept));
+        Ok(Give { comm, epoch, kind, peer, copy, captured: true, turn })
+    }
+}
+
+/// A wait for so many signals of each of these ranks.
+#[derive(Debug)]
+pub(super) struct CapturedWait {
+    pub(super) kept: Kept,
+    pub(super) peers: Vec<(usize, u64)>,
+}
+
+impl Work for CapturedWait {
+    type Run = Wait;
+
+    fn name(&self) -> &'static str {
+        Kind::WaitSignal.name()
+    }
+
+    fn fixed(&self) -> String {
+        format!("{} {:?}", self.kept.comm().handle, self.peers)
+    }
+
+    fn start(&self) -> Result<Wait, cudaError> {
+        let epoch = self.kept.begin(Work::name(self))?;
+        let (comm, peers) = (self.kept.comm().clone(), self.peers.clone());
+        Ok(Wait { comm, epoch, peers, captured: true, turn: next_turn(&self.kept) })
+    }
 }

@@ -1,32 +1,32 @@
-//! Memory that NCCL allocates, and windows over it.
+//! Memory that NCCL allocates and registers, windows over it, and the addresses at which kernels reach them.
 //!
 //! Every rank can reach every buffer here anyway, so a window changes nothing about how an operation runs. What NCCL
 //! demands of windows is checked.
 
 use std::collections::BTreeMap;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use super::group::{self, Job};
-use super::registration;
 use crate::bugs::Nccl;
-use crate::cuda::core::device;
+use crate::cuda::core::{capture, device};
 use crate::cuda::tasks::memory;
 use crate::lock::lock;
 use crate::meet::segment::Segment;
-use crate::memory::block::Origin;
+use crate::memory::heap::Origin;
+use crate::memory::mapped;
 use crate::memory::object::Location;
-use crate::memory::space::held::InUse;
-use crate::memory::space::locate::locate;
-use crate::memory::space::table;
+use crate::memory::usage::{InUse, locate, reach};
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
-use crate::nccl::basics::safety::functions;
+use crate::nccl::calls::group;
+use crate::nccl::calls::group::Job;
 use crate::nccl::state::comm::Comm;
+use crate::nccl::state::registry;
 use crate::nccl::state::shared::Shared;
 use crate::nccl::state::windows::{Part, Window};
-use crate::nccl::wait::host::{self, Members};
+use crate::nccl::wait::host;
+use crate::nccl::wait::host::Members;
 use crate::settings::settings;
 use crate::sys::{NCCL_WIN_COLL_SYMMETRIC, cudaError, ncclResult_t, ncclWindow_t};
 use crate::{fault, report};
@@ -116,7 +116,7 @@ pub(crate) unsafe fn register(
 ) -> Outcome<ncclResult_t> {
     let nothing = buffer.is_null() || bytes == 0;
     let is_strict = settings().nccl >= STRICT;
-    if !is_strict && (nothing || !(settings().windows || registration::is_on())) {
+    if !is_strict && (nothing || !(settings().windows || registers_buffers())) {
         // NCCL takes that for nothing to do, and leaves the place as it was.
         return Ok(ncclResult_t::ncclSuccess);
     }
@@ -142,9 +142,9 @@ pub(crate) unsafe fn register(
         let run = Box::new(move || {
             out.put(0);
             // Who fails here leaves the others waiting in the exchange.
-            heed_captures(functions::ncclCommWindowRegister)?;
+            heed_captures("ncclCommWindowRegister")?;
             if !settings().windows {
-                let handle = registration::register(&job, std::ptr::with_exposed_provenance_mut(address), bytes)?;
+                let handle = register_buffer(&job, std::ptr::with_exposed_provenance_mut(address), bytes)?;
                 out.put(handle.addr());
                 return Ok(());
             }
@@ -280,14 +280,14 @@ fn check(comm: &Comm, range: &Range<usize>, flags: i32) -> Outcome<Checked> {
         cuda(&format!("{call} of {pointer:p}, the window of rank {rank}"), cudaError::cudaErrorInvalidValue)
     };
     let (_, first) = locate(pointer, 1).map_err(|_| foreign("cuMemGetAddressRange"))?;
-    let mapped = memory::of_nccl(address).or_else(|| table::at(address).map(|mapped| mapped.span()));
+    let mapped = memory::of_nccl(address).or_else(|| mapped::at(address).map(|mapped| mapped.span()));
     let Some((base, length)) = mapped.filter(|_| first.is_mapped()) else {
         return Err(foreign("cuMemRetainAllocationHandle"));
     };
     if !(address - base).is_multiple_of(ALIGN) {
         return Err(Failure::argument(format!("the window starts at {pointer:p}, expected a multiple of {ALIGN}")));
     }
-    if table::at(address).is_some_and(|mapped| mapped.physical.nature.handles == 0) && comm.size > 1 {
+    if mapped::at(address).is_some_and(|mapped| mapped.physical.nature.handles == 0) && comm.size > 1 {
         return Err(foreign("cuMemExportToShareableHandle"));
     }
     let (begin, used) = locate(pointer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
@@ -312,12 +312,110 @@ pub(crate) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
         return Ok(());
     }
     if !settings().windows {
-        return registration::deregister(comm, window.cast());
+        return deregister_buffer(comm, window.cast());
     }
     // NCCL waits for what it has just enqueued on a stream of its own, and does not look whether it could.
-    let _ = functions::ncclCommWindowDeregister.unsafe_calls();
+    let _ = capture::check();
     if comm.windows.remove(window.addr()) {
         return Ok(());
     }
     Err(Failure::internal(format!("{window:p} is no window of this communicator")))
+}
+
+// Where kernels reach the windows of other ranks.
+//
+// NCCL maps the windows of all ranks that can map each other's memory into one range, and computes the place there; it takes a rank that it does not
+// reach for none, and looks at the offset by the size of its own window. Here a window of another rank of this process lies where
+// that rank has it.
+
+/// `ncclGetPeerDevicePointer`: null where the rank is not reached.
+pub(crate) fn peer_pointer(window: ncclWindow_t, offset: usize, peer: c_int) -> Outcome<*mut c_void> {
+    find(window, |comm| {
+        let known = usize::try_from(peer).ok().filter(|&peer| peer < comm.size);
+        let known = known.ok_or_else(|| Failure::argument(format!("rank {peer} of {}", comm.size)))?;
+        place(comm, window, offset, known)
+    })
+}
+
+/// `ncclGetLsaDevicePointer`: all ranks are in the one group of those that map each other's memory.
+pub(crate) fn lsa_pointer(window: ncclWindow_t, offset: usize, rank: c_int) -> Outcome<*mut c_void> {
+    peer_pointer(window, offset, rank)
+}
+
+/// `ncclGetLsaMultimemDevicePointer`: null, as where there is no multicast.
+pub(crate) fn multimem_pointer(window: ncclWindow_t) -> Outcome<*mut c_void> {
+    find(window, |_| Ok(std::ptr::null_mut()))
+}
+
+fn find<R>(window: ncclWindow_t, then: impl FnOnce(&Comm) -> Outcome<R>) -> Outcome<R> {
+    if window.is_null() {
+        return Err(Failure::argument("the window is null"));
+    }
+    match registry::of_window(window.addr()) {
+        Some(comm) => then(&comm),
+        None => Err(Failure::argument(format!("{window:p} is no window"))),
+    }
+}
+
+fn place(comm: &Comm, window: ncclWindow_t, offset: usize, peer: usize) -> Outcome<*mut c_void> {
+    let (_, parts) = comm.windows.parts(window.addr()).ok_or_else(|| Failure::internal("the window has gone"))?;
+    let own = parts[comm.rank].bytes;
+    if offset as u64 >= own {
+        return Err(Failure::argument(format!("byte {offset} of a window of {own} bytes")));
+    }
+    if offset as u64 >= parts[peer].bytes {
+        let text = format!("byte {offset} of a window that has {} bytes on rank {peer}", parts[peer].bytes);
+        return Err(Failure::unnoticed(text));
+    }
+    let mut begin = parts[peer].begin;
+    if begin.pid != std::process::id() {
+        return Ok(std::ptr::null_mut());
+    }
+    begin.offset += offset as u64;
+    Ok(reach(&begin, 1).map_or(std::ptr::null_mut(), |address| address.cast()))
+}
+
+// Memory that a rank registers for itself, so that NCCL moves it without copying.
+//
+// Every rank can reach every buffer here anyway, so that changes nothing about how an operation runs. What NCCL demands of it is checked.
+
+/// Whether NCCL registers anything: NCCL_LOCAL_REGISTER, which it reads once.
+pub(super) fn registers_buffers() -> bool {
+    static ON: LazyLock<bool> =
+        LazyLock::new(|| std::env::var("NCCL_LOCAL_REGISTER").map_or(true, |value| value.trim() != "0"));
+    *ON
+}
+
+/// `ncclCommRegister`: local. The handle, which is null where NCCL registers nothing.
+pub(crate) fn register_buffer(comm: &Comm, buffer: *mut c_void, bytes: usize) -> Outcome<*mut c_void> {
+    if !registers_buffers() {
+        return Ok(std::ptr::null_mut());
+    }
+    comm.ensure_usable()?;
+    let (_, used) = locate(buffer, bytes).map_err(|fault| Failure::unnoticed(fault.text))?;
+    if used.device() != Some(comm.device) {
+        return Err(Failure::unnoticed(format!(
+            "{bytes} bytes at {buffer:p} are registered, which do not lie on device {} of rank {}",
+            comm.device, comm.rank
+        )));
+    }
+    if let Some((range, piece)) = used.piece(buffer.addr()) {
+        let fresh = comm.graph_cache.check(&range, &piece);
+        fresh.map_err(|what| Failure::usage(format!("ncclCommRegister on rank {}: {what}", comm.rank)).reported())?;
+    }
+    let handle = comm.registrations.add(buffer.addr(), bytes, used);
+    Ok(std::ptr::without_provenance_mut(handle))
+}
+
+/// `ncclCommDeregister`: local.
+pub(crate) fn deregister_buffer(comm: &Comm, handle: *mut c_void) -> Outcome {
+    if handle.is_null() {
+        return Ok(());
+    }
+    // NCCL frees a small array of its own on the device.
+    let _ = capture::check();
+    comm.registrations.remove(handle.addr(), comm.is_revoked()).map_err(|what| {
+        let text = format!("ncclCommDeregister on rank {}: {what}", comm.rank);
+        Failure::usage(text).reported()
+    })
 }

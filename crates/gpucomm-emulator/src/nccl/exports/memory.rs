@@ -1,95 +1,73 @@
-//! The C functions of NCCL that have to do with memory: allocated, registered, and windows over it.
+//! The functions of NCCL that concern memory: allocated, registered, and windows over it.
 
 use std::ffi::{c_int, c_void};
 
-use super::{SUCCESS, put};
-use crate::nccl::basics::error::{Failure, entry};
-use crate::nccl::basics::safety::functions;
-use crate::nccl::calls::{registration, suspend, window};
-use crate::nccl::state::inside::Manner;
-use crate::nccl::state::registry;
-use crate::sys::{ncclComm_t, ncclCommMemStat_t, ncclResult_t, ncclWindow_t};
+use super::{Class, Entered, frame};
+use crate::nccl::basics::error::Failure;
+use crate::nccl::calls::window;
+use crate::settings::settings;
+use crate::sys::{ncclResult_t, ncclWindow_t};
+use crate::table::{Out, exports};
 
-pub unsafe extern "C" fn ncclMemAlloc(ptr: *mut *mut c_void, size: usize) -> ncclResult_t {
-    entry(functions::ncclMemAlloc, || {
-        if ptr.is_null() {
-            return Err(Failure::argument("the place for the pointer is null"));
-        }
-        // SAFETY: the caller's pointer, as C declares it.
-        unsafe { put(ptr, window::allocate(size)?) }
-    })
-}
+type Error = Failure;
+type Status = ncclResult_t;
 
-pub unsafe extern "C" fn ncclMemFree(ptr: *mut c_void) -> ncclResult_t {
-    entry(functions::ncclMemFree, || {
-        if !ptr.is_null() {
-            window::free(ptr)?;
-        }
-        SUCCESS
-    })
-}
+exports! { MEMORY: abi;
+    Unsafe fn ncclMemAlloc(ptr: Out<*mut c_void>, size: usize) {
+        ptr.set(window::allocate(size)?);
+        Ok(())
+    }
 
-pub unsafe extern "C" fn ncclCommWindowRegister(
-    comm: ncclComm_t,
-    buff: *mut c_void,
-    size: usize,
-    win: *mut ncclWindow_t,
-    winFlags: c_int,
-) -> ncclResult_t {
-    entry(functions::ncclCommWindowRegister, || {
-        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
+    Unsafe fn ncclMemFree(ptr: *mut c_void) { if ptr.is_null() { Ok(()) } else { window::free(ptr) } }
+
+    Job fn ncclCommWindowRegister(
+        own: Entered,
+        buff: *mut c_void,
+        size: usize,
+        win: *mut ncclWindow_t,
+        winFlags: c_int,
+    ) {
         // SAFETY: the caller's pointers, as C declares them.
-        unsafe { window::register(&comm, buff, size, win, winFlags) }
-    })
-}
+        unsafe { window::register(&own.comm, buff, size, win, winFlags) }
+    }
 
-pub unsafe extern "C" fn ncclCommWindowDeregister(comm: ncclComm_t, win: ncclWindow_t) -> ncclResult_t {
-    entry(functions::ncclCommWindowDeregister, || {
-        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        window::deregister(&comm, win)?;
-        SUCCESS
-    })
-}
+    Blind fn ncclCommWindowDeregister(own: Entered, win: ncclWindow_t) { window::deregister(&own.comm, win) }
 
-pub unsafe extern "C" fn ncclCommSuspend(comm: ncclComm_t, flags: c_int) -> ncclResult_t {
-    entry(functions::ncclCommSuspend, || {
-        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        suspend::suspend(&comm, flags)
-    })
-}
+    Any(2_29_02) fn ncclWinGetUserPtr(own: Entered, win: ncclWindow_t, outUserPtr: Out<*mut c_void>) {
+        let address = if settings().windows { window::begin(&own.comm, win)? } else { 0 };
+        outUserPtr.set(std::ptr::with_exposed_provenance_mut(address));
+        Ok(())
+    }
 
-pub unsafe extern "C" fn ncclCommResume(comm: ncclComm_t) -> ncclResult_t {
-    entry(functions::ncclCommResume, || {
-        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        suspend::resume(&comm)
-    })
-}
+    Any(2_29_02) fn gpucommNcclLsaPointer(
+        window: ncclWindow_t,
+        offset: usize,
+        lsaRank: c_int,
+        address: Out<*mut c_void>,
+    ) {
+        address.set(window::lsa_pointer(window, offset, lsaRank)?);
+        Ok(())
+    }
 
-pub unsafe extern "C" fn ncclCommMemStats(comm: ncclComm_t, stat: ncclCommMemStat_t, value: *mut u64) -> ncclResult_t {
-    entry(functions::ncclCommMemStats, || {
-        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        // SAFETY: the caller's pointer, as C declares it.
-        unsafe { put(value, suspend::statistic(&comm, stat.0)?) }
-    })
-}
+    Any(2_29_02) fn gpucommNcclPeerPointer(
+        window: ncclWindow_t,
+        offset: usize,
+        peer: c_int,
+        address: Out<*mut c_void>,
+    ) {
+        address.set(window::peer_pointer(window, offset, peer)?);
+        Ok(())
+    }
 
-pub unsafe extern "C" fn ncclCommRegister(
-    comm: ncclComm_t,
-    buff: *mut c_void,
-    size: usize,
-    handle: *mut *mut c_void,
-) -> ncclResult_t {
-    entry(functions::ncclCommRegister, || {
-        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        // SAFETY: the caller's pointer, as C declares it.
-        unsafe { put(handle, registration::register(&comm, buff, size)?) }
-    })
-}
+    Any(2_29_02) fn gpucommNcclMultimemPointer(window: ncclWindow_t, _offset: usize, address: Out<*mut c_void>) {
+        address.set(window::multimem_pointer(window)?);
+        Ok(())
+    }
 
-pub unsafe extern "C" fn ncclCommDeregister(comm: ncclComm_t, handle: *mut c_void) -> ncclResult_t {
-    entry(functions::ncclCommDeregister, || {
-        let (comm, _inside) = registry::enter(comm, Manner::Alone)?;
-        registration::deregister(&comm, handle)?;
-        SUCCESS
-    })
+    Any fn ncclCommRegister(own: Entered, buff: *mut c_void, size: usize, handle: Out<*mut c_void>) {
+        handle.set(window::register_buffer(&own.comm, buff, size)?);
+        Ok(())
+    }
+
+    Unsafe fn ncclCommDeregister(own: Entered, handle: *mut c_void) { window::deregister_buffer(&own.comm, handle) }
 }

@@ -1,13 +1,16 @@
-//! The C functions that tell of NCCL's parameters.
+//! The functions of NCCL that read its parameters.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 
-use super::{SUCCESS, put};
-use crate::nccl::basics::error::{Failure, Outcome, entry};
+use super::{Class, frame};
+use crate::nccl::basics::error::{Failure, Outcome};
 use crate::nccl::basics::parameters;
-use crate::nccl::basics::safety::functions;
 use crate::sys::{ncclParamHandle_t, ncclResult_t};
+use crate::table::{Out, Text, exports};
+
+type Error = Failure;
+type Status = ncclResult_t;
 
 thread_local! {
     /// What `ncclParamGetStr` handed out on this thread; it lives until the thread asks again.
@@ -22,27 +25,25 @@ fn refused(what: &str) -> Failure {
     Failure::argument(format!("{what} is null"))
 }
 
-pub unsafe extern "C" fn ncclParamBind(out: *mut ncclParamHandle_t, key: *const c_char) -> ncclResult_t {
-    entry(functions::ncclParamBind, || {
-        if out.is_null() || key.is_null() {
-            return Err(refused("the place for the handle, or the name,"));
-        }
-        // SAFETY: not null, and as C declares it, a string.
-        let found = parameters::by_name(unsafe { CStr::from_ptr(key) })?;
-        // SAFETY: the caller's pointer, as C declares it.
-        unsafe { put(out, parameters::handle(found)) }
-    })
+/// Keeps `text` until this thread asks again.
+fn handed_out(slot: &'static std::thread::LocalKey<RefCell<CString>>, text: String) -> Outcome<(*const c_char, c_int)> {
+    let text = CString::new(text).map_err(|_| Failure::internal("a parameter holds a NUL"))?;
+    let length = text.count_bytes() as c_int;
+    let pointer = slot.try_with(|slot| {
+        *slot.borrow_mut() = text;
+        slot.borrow().as_ptr()
+    });
+    Ok((pointer.map_err(|_| Failure::internal("the thread ends"))?, length))
 }
 
 macro_rules! numbers {
     ($($name:ident: $type:ty),*) => {
-        $(pub unsafe extern "C" fn $name(h: ncclParamHandle_t, out: *mut $type) -> ncclResult_t {
-            entry(functions::$name, || {
-                let value = parameters::typed::<$type>(parameters::of(h)?)?;
-                // SAFETY: the caller's pointer, as C declares it.
-                unsafe { put(out, value) }
-            })
-        })*
+        exports! { NUMBERS: abi; $(
+            Any(2_30_04) fn $name(handle: ncclParamHandle_t, out: Option<Out<$type>>) {
+                let value = parameters::typed::<$type>(parameters::of(handle)?)?;
+                out.ok_or_else(crate::table::OnNull::null).map(|out| out.set(value))
+            }
+        )* }
     };
 }
 
@@ -57,88 +58,67 @@ numbers! {
     ncclParamGetU64: u64
 }
 
-/// Keeps `text` until this thread asks again.
-fn handed_out(slot: &'static std::thread::LocalKey<RefCell<CString>>, text: String) -> Outcome<(*const c_char, c_int)> {
-    let text = CString::new(text).map_err(|_| Failure::internal("a parameter holds a NUL"))?;
-    let length = text.count_bytes() as c_int;
-    let pointer = slot.try_with(|slot| {
-        *slot.borrow_mut() = text;
-        slot.borrow().as_ptr()
-    });
-    Ok((pointer.map_err(|_| Failure::internal("the thread ends"))?, length))
-}
+exports! { PARAMETERS: abi;
+    Any(2_30_04) fn ncclParamBind(out: Option<Out<ncclParamHandle_t>>, key: Text) {
+        let (Some(out), Some(key)) = (out, key.get()) else {
+            return Err(refused("the place for the handle, or the name,"));
+        };
+        out.set(parameters::handle(parameters::by_name(key)?));
+        Ok(())
+    }
 
-pub unsafe extern "C" fn ncclParamGetStr(h: ncclParamHandle_t, out: *mut *const c_char) -> ncclResult_t {
-    entry(functions::ncclParamGetStr, || {
-        let text = parameters::typed::<String>(parameters::of(h)?)?;
-        // SAFETY: the caller's pointer, as C declares it.
-        unsafe { put(out, handed_out(&TEXT, text)?.0) }
-    })
-}
+    Any(2_30_04) fn ncclParamGetStr(handle: ncclParamHandle_t, out: Out<*const c_char>) {
+        let text = parameters::typed::<String>(parameters::of(handle)?)?;
+        out.set(handed_out(&TEXT, text)?.0);
+        Ok(())
+    }
 
-pub unsafe extern "C" fn ncclParamGet(
-    h: ncclParamHandle_t,
-    out: *mut c_void,
-    maxLen: c_int,
-    len: *mut c_int,
-) -> ncclResult_t {
-    entry(functions::ncclParamGet, || {
-        let parameter = parameters::of(h)?;
-        if out.is_null() || len.is_null() || maxLen <= 0 {
+    Any(2_30_04) fn ncclParamGet(
+        handle: ncclParamHandle_t,
+        out: *mut c_void,
+        maxLen: c_int,
+        len: Option<Out<c_int>>,
+    ) {
+        let parameter = parameters::of(handle)?;
+        let Some(len) = len.filter(|_| !out.is_null() && maxLen > 0) else {
             return Err(refused("the place for the value or its length, or the length,"));
-        }
+        };
         let bytes = parameters::bytes(parameter, maxLen as usize);
-        // SAFETY: not null, and as C declares them, a place for `maxLen` bytes, which these are no more than, and one for a number.
-        unsafe {
-            len.write(bytes.as_ref().map_or(0, |bytes| bytes.len() as c_int));
-            let bytes = bytes?;
-            out.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-        }
-        SUCCESS
-    })
-}
+        len.set(bytes.as_ref().map_or(0, |bytes| bytes.len() as c_int));
+        let bytes = bytes?;
+        // SAFETY: not null, and as C declares it, a place for `maxLen` bytes, which these are no more than.
+        unsafe { out.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
 
-pub unsafe extern "C" fn ncclParamGetParameter(
-    key: *const c_char,
-    value: *mut *const c_char,
-    valueLen: *mut c_int,
-) -> ncclResult_t {
-    entry(functions::ncclParamGetParameter, || {
-        if key.is_null() || value.is_null() || valueLen.is_null() {
+    Any(2_30_04) fn ncclParamGetParameter(
+        key: Text,
+        value: Option<Out<*const c_char>>,
+        valueLen: Option<Out<c_int>>,
+    ) {
+        let (Some(key), Some(value), Some(valueLen)) = (key.get(), value, valueLen) else {
             return Err(refused("the name, or a place for its value or the length of that,"));
-        }
-        // SAFETY: not null, and as C declares it, a string.
-        let found = parameters::by_name(unsafe { CStr::from_ptr(key) });
+        };
+        let found = parameters::by_name(key);
         let written = found.and_then(|parameter| handed_out(&WRITTEN, parameters::text(parameter)));
         let (text, length) = *written.as_ref().unwrap_or(&(std::ptr::null(), 0));
-        // SAFETY: not null, and as C declares them, places for a pointer and a number.
-        unsafe {
-            value.write(text);
-            valueLen.write(length);
-        }
-        written.map(|_| ncclResult_t::ncclSuccess)
-    })
-}
+        value.set(text);
+        valueLen.set(length);
+        written.map(drop)
+    }
 
-pub unsafe extern "C" fn ncclParamGetAllParameterKeys(
-    table: *mut *mut *const c_char,
-    tableLen: *mut c_int,
-) -> ncclResult_t {
-    entry(functions::ncclParamGetAllParameterKeys, || {
-        if table.is_null() || tableLen.is_null() {
+    Any(2_30_04) fn ncclParamGetAllParameterKeys(table: Option<Out<*mut *const c_char>>, tableLen: Option<Out<c_int>>) {
+        let (Some(table), Some(tableLen)) = (table, tableLen) else {
             return Err(refused("the place for the table, or its length,"));
-        }
+        };
         let keys = parameters::keys();
         let length = keys.len() as c_int;
         let pointer = KEYS.try_with(|slot| {
             *slot.borrow_mut() = keys;
             slot.borrow_mut().as_mut_ptr()
         });
-        // SAFETY: not null, and as C declares them, places for a pointer and a number.
-        unsafe {
-            table.write(pointer.map_err(|_| Failure::internal("the thread ends"))?);
-            tableLen.write(length);
-        }
-        SUCCESS
-    })
+        table.set(pointer.map_err(|_| Failure::internal("the thread ends"))?);
+        tableLen.set(length);
+        Ok(())
+    }
 }

@@ -1,20 +1,21 @@
-//! A run of an operation of one rank, ready to be done.
+//! A run of an operation of one rank, ready to be done, and what the ranks must agree on.
 
 use std::cell::Cell;
 use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::order::Order;
-use super::registered::Registered;
 use crate::memory::access::Access;
 use crate::memory::object::Location;
-use crate::memory::space::held::InUse;
-use crate::memory::space::locate::locate;
-use crate::memory::space::reach::reach;
+use crate::memory::usage::{InUse, locate, reach};
 use crate::nccl::basics::error::{Failure, Outcome};
-use crate::nccl::basics::kind::Kind;
+use crate::nccl::basics::kind::{Kind, Redop, element_name};
+use crate::nccl::requests::order;
+use crate::nccl::requests::order::{Order, Registered};
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::redop::Scalar;
-use crate::races::touches::{Actor, Touching};
+use crate::races::{Actor, Touching};
+use crate::sys::{cudaStream_t, ncclDataType_t};
 
 /// A run of an operation, with its memory kept from reuse.
 #[derive(Debug)]
@@ -175,3 +176,107 @@ fn find(comm: &Comm, (what, wanted): (&str, Access), address: usize, bytes: usiz
 
 /// What [`Operation::spoil`] writes.
 pub(crate) const SPOILT: u8 = 0xdb;
+
+/// Words of shared memory that a signature takes.
+pub(crate) const SIGNATURE_WORDS: usize = 2;
+
+/// What the ranks of an operation must agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signature {
+    kind: Kind,
+    datatype: u32,
+    redop: u8,
+    count: u64,
+    root: u32,
+    captured: bool,
+    /// Which buffers are registered.
+    registered: u8,
+    /// What the configuration of the call says.
+    config: u16,
+}
+
+impl Signature {
+    pub(crate) fn of(operation: &Operation) -> Self {
+        Self {
+            kind: operation.kind,
+            datatype: operation.datatype.0,
+            redop: operation.redop as u8,
+            count: operation.count as u64,
+            root: operation.peer as u32,
+            captured: operation.captured,
+            registered: operation.registered.word,
+            config: operation.config,
+        }
+    }
+
+    /// Two words that say all of it.
+    pub(crate) fn words(&self) -> [u64; SIGNATURE_WORDS] {
+        let head = self.kind as u64 | u64::from(self.datatype) << 8 | u64::from(self.redop) << 16;
+        let head = head | u64::from(self.captured) << 24 | u64::from(self.registered) << 25;
+        [head | u64::from(self.root) << 32 | u64::from(self.config) << 48, self.count]
+    }
+
+    /// Writes it into shared memory.
+    pub(crate) fn put(&self, words: &[AtomicU64]) {
+        for (slot, word) in words.iter().zip(self.words()) {
+            slot.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads what [`Self::put`] has written.
+    pub(crate) fn read(words: &[AtomicU64]) -> Option<Self> {
+        let [head, count] = [words.first()?, words.get(1)?].map(|word| word.load(Ordering::Relaxed));
+        Some(Self {
+            kind: Kind::from_code(head & 0xff)?,
+            datatype: (head >> 8) as u32 & 0xff,
+            redop: (head >> 16) as u8,
+            count,
+            root: (head >> 32) as u32 & 0xffff,
+            captured: head >> 24 & 1 != 0,
+            registered: (head >> 25) as u8 & 7,
+            config: (head >> 48) as u16,
+        })
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let name = self.kind.name();
+        let datatype = element_name(ncclDataType_t(self.datatype));
+        let mut text = format!("{name} of {} elements of {datatype}", self.count);
+        if self.kind.reduces() {
+            let redop = Redop::from_code(u64::from(self.redop)).map_or("no operator", Redop::name);
+            text.push_str(&format!(", {redop}"));
+        }
+        if self.kind.rooted() {
+            text.push_str(&format!(", root {}", self.root));
+        }
+        if self.captured {
+            text.push_str(", in a graph");
+        }
+        text.push_str(order::describe_registered(self.registered));
+        if self.config != 0 {
+            text.push_str(&format!(", with configuration {:04x}", self.config));
+        }
+        text
+    }
+}
+
+/// A stream's handle on its way to the thread that launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamHandle(pub(crate) cudaStream_t);
+
+// SAFETY: the handle is a name, only looked up and never followed.
+unsafe impl Send for StreamHandle {}
+
+/// What a group launches on one communicator.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) comm: Arc<Comm>,
+    /// The epoch of the communicator in which the first of them was issued.
+    pub(crate) epoch: u32,
+    /// The capture that their streams are part of.
+    pub(crate) capture: Option<u64>,
+    /// The stream of the first of them, and those of others.
+    pub(crate) main: StreamHandle,
+    pub(crate) others: Vec<StreamHandle>,
+    pub(crate) operations: Vec<Operation>,
+}

@@ -5,22 +5,25 @@
 //! come to believe it is there; once the gate has opened, a rank always does its share and waits for the others'. So an
 //! abort never leaves a peer reading or writing memory that is already used for something else.
 
-use std::sync::atomic::Ordering;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::grouping;
-use super::share::{self, Peer};
 use crate::meet::futex::{SLICE, Ticket};
 use crate::meet::segment::Segment;
 use crate::meet::watch::{Deed, Phase, Stop};
-use crate::memory::space::reach::reach;
+use crate::memory::usage::reach;
 use crate::nccl::basics::error::{Failure, Outcome};
+use crate::nccl::basics::kind::Kind;
+use crate::nccl::bytes::reduce;
+use crate::nccl::bytes::transfer::Way;
 use crate::nccl::requests::beside;
-use crate::nccl::requests::location::{LOCATION_WORDS, get_location, put_location};
-use crate::nccl::requests::operation::Operation;
-use crate::nccl::requests::signature::{SIGNATURE_WORDS, Signature};
+use crate::nccl::requests::operation::{Operation, SIGNATURE_WORDS, Signature};
+use crate::nccl::requests::request::{LOCATION_WORDS, get_location, put_location};
 use crate::nccl::state::comm::Comm;
-use crate::nccl::state::shared::Shared;
+use crate::nccl::state::shared::{GROUP_WORDS, Own, Shared};
 use crate::nccl::wait::activity::{Activity, Watch, died};
+use crate::report;
 
 const SCALAR_AT: usize = SIGNATURE_WORDS;
 const SEND_AT: usize = 3;
@@ -112,7 +115,7 @@ impl Collective {
     /// Does this rank's share, once all have come, and says so.
     fn share(&mut self, comm: &Comm, segment: &Segment, operation: &Operation) {
         let done = match compare(comm, segment, self.number) {
-            Ok(()) if grouping::agree(comm, segment) => work(comm, segment, operation),
+            Ok(()) if agree_on_group(comm, segment) => work(comm, segment, operation),
             // NCCL reorders and merges what is in a group, and each rank takes the other's bytes for something else.
             Ok(()) => operation.spoil(),
             Err(mismatch) => Err(mismatch),
@@ -197,7 +200,7 @@ fn work(comm: &Comm, segment: &Segment, operation: &Operation) -> Outcome {
     // SAFETY: every rank has come with the same signature, and checked that its buffers hold what the signature says; it
     // keeps them from reuse until all have parted. The shares of different ranks write different bytes, and write none
     // that another share reads.
-    unsafe { share::run(operation, comm.rank, &peers) };
+    unsafe { do_share(operation, comm.rank, &peers) };
     Ok(())
 }
 
@@ -239,4 +242,192 @@ fn part(
         )));
     }
     Ok(true)
+}
+
+// One rank's share of a collective operation: which bytes it reads from whom, and writes to whom.
+//
+// The work is divided so that each byte of input is read once, and each byte of output written once, whoever owns it.
+
+/// The buffers of one rank, as pointers of this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) send: *mut u8,
+    pub(crate) recv: *mut u8,
+    pub(crate) scalar: u64,
+}
+
+/// The part of `0..total` that is `rank`'s of `ranks`: equal parts, but no page is divided.
+fn slice(total: usize, rank: usize, ranks: usize) -> Range<usize> {
+    let part = total.div_ceil(ranks).next_multiple_of(PAGE);
+    (rank * part).min(total)..((rank + 1) * part).min(total)
+}
+
+const PAGE: usize = 4096;
+
+/// Does the share of `rank`.
+///
+/// # Safety
+/// The buffers of all peers hold what the operation says, stay valid meanwhile, and the peers do nothing with them but
+/// their shares of this same operation.
+pub(crate) unsafe fn do_share(operation: &Operation, rank: usize, peers: &[Peer]) {
+    let ranks = peers.len();
+    let bytes = operation.bytes();
+    let root = &peers[operation.peer];
+    let me = &peers[rank];
+    let way = Way::for_total(bytes * writes(operation.kind, ranks));
+    let reduction = operation.reduction();
+    // SAFETY: all offsets below stay inside the buffers: `slice` lies in 0..bytes, and rank * bytes lies in a buffer of
+    // `ranks` parts. The caller vouches for the buffers.
+    unsafe {
+        match operation.kind {
+            Kind::AllReduce | Kind::Reduce => {
+                let part = slice(bytes, rank, ranks);
+                let summed = from(first(operation, ranks), peers);
+                let sources: Vec<_> = summed.clone().map(|peer| peer.send.add(part.start).cast_const()).collect();
+                let scalars: Vec<_> = summed.map(|peer| peer.scalar).collect();
+                let targets: Vec<_> = match operation.kind {
+                    Kind::AllReduce => peers.iter().map(|peer| peer.recv.add(part.start)).collect(),
+                    _ => vec![root.recv.add(part.start)],
+                };
+                reduce::run(reduction, &sources, &scalars, &targets, part.len() / operation.size, way);
+            }
+            Kind::ReduceScatter => {
+                let summed = from(first(operation, ranks), peers);
+                let sources: Vec<_> = summed.clone().map(|peer| peer.send.add(rank * bytes).cast_const()).collect();
+                let scalars: Vec<_> = summed.map(|peer| peer.scalar).collect();
+                reduce::run(reduction, &sources, &scalars, &[me.recv], operation.count, way);
+            }
+            Kind::Broadcast => {
+                let part = slice(bytes, rank, ranks);
+                let targets: Vec<_> = peers.iter().map(|peer| peer.recv.add(part.start)).collect();
+                way.copy_to_all(root.send.add(part.start), &targets, part.len());
+            }
+            Kind::AllGather => {
+                let targets: Vec<_> = peers.iter().map(|peer| peer.recv.add(rank * bytes)).collect();
+                way.copy_to_all(me.send, &targets, bytes);
+            }
+            _ => {}
+        }
+    }
+    way.finish();
+}
+
+/// All peers, from one on.
+fn from(first: usize, peers: &[Peer]) -> impl Iterator<Item = &Peer> + Clone {
+    peers[first..].iter().chain(&peers[..first])
+}
+
+/// The rank at which sums begin.
+fn first(operation: &Operation, ranks: usize) -> usize {
+    // Its keys are others each time.
+    if operation.any_order { RandomState::new().build_hasher().finish() as usize % ranks } else { 0 }
+}
+
+/// Does an operation of one rank.
+///
+/// # Safety
+/// The buffers hold what the operation says, stay valid meanwhile, and nobody else touches them.
+pub(super) unsafe fn do_alone(operation: &Operation, send: *mut u8, recv: *mut u8, scalar: u64) {
+    let way = Way::for_total(operation.bytes());
+    // SAFETY: the caller vouches for the buffers.
+    unsafe {
+        if operation.kind.reduces() {
+            reduce::run(operation.reduction(), &[send.cast_const()], &[scalar], &[recv], operation.count, way);
+        } else {
+            way.copy(send, recv, operation.bytes());
+        }
+    }
+    way.finish();
+}
+
+/// How many parts all ranks together write.
+fn writes(kind: Kind, ranks: usize) -> usize {
+    match kind {
+        Kind::Reduce => 1,
+        Kind::AllGather => ranks * ranks,
+        _ => ranks,
+    }
+}
+
+// Which collectives a group holds: ranks must agree on that too.
+//
+// NCCL sorts the collectives of a group by their size and launches neighbours together. A rank that has two in one group and a
+// rank that issues the same two one after the other run different kernels against each other: the data is wrong, or they
+// wait for ever. Messages may be grouped as one likes, and so may what NCCL makes of messages.
+
+/// How many collectives of a group are named; of others only the number and a digest are compared.
+const NAMED: usize = 8;
+
+// In these words a rank shows the group that it is at: how many collectives, their digest, and the first of them.
+const _: () = assert!(GROUP_WORDS == 2 + NAMED * SIGNATURE_WORDS);
+
+/// Shows the others what the group holds whose operations this rank comes to now.
+///
+/// All ranks have compared the last one, since none parts from a collective before all have.
+pub(crate) fn show_group(comm: &Comm, segment: &Segment, operations: &[Operation]) {
+    let group = &segment.own(comm.rank).group;
+    let (mut number, mut digest) = (0, 0u64);
+    for operation in operations.iter().filter(|operation| !operation.kind.by_messages()) {
+        let signature = Signature::of(operation);
+        if number < NAMED {
+            signature.put(&group[2 + number * SIGNATURE_WORDS..]);
+        }
+        number += 1;
+        for word in signature.words() {
+            digest = (digest ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        }
+    }
+    if number > 0 {
+        group[0].store(number as u64, Ordering::Relaxed);
+        group[1].store(digest, Ordering::Relaxed);
+    }
+}
+
+/// Whether all ranks, which have come to `operation`, have come to it in groups of the same collectives.
+pub(crate) fn agree_on_group(comm: &Comm, segment: &Segment) -> bool {
+    let shown = |rank: usize| segment.own(rank).group.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let first = shown(0);
+    let listed = |words: &[u64; GROUP_WORDS]| 2 + SIGNATURE_WORDS * NAMED.min(words[0] as usize);
+    let odd = (1..comm.size).find(|&rank| {
+        let theirs = shown(rank);
+        theirs[..listed(&theirs)] != first[..listed(&first)]
+    });
+    let Some(odd) = odd else { return true };
+    report::violation(format!(
+        "ranks group their collectives differently: rank {odd} has {}, expected {}, as rank 0",
+        describe(segment.own(odd)),
+        describe(segment.own(0))
+    ));
+    false
+}
+
+fn describe(rank: &Own) -> String {
+    let number = rank.group[0].load(Ordering::Relaxed) as usize;
+    let name =
+        |words: &[AtomicU64]| Signature::read(words).map_or("nonsense".to_owned(), |signature| signature.describe());
+    let mut names: Vec<String> = rank.group[2..].chunks(SIGNATURE_WORDS).take(number).map(name).collect();
+    if number > NAMED {
+        names.push(format!("and {} more", number - NAMED));
+    }
+    format!("[{}] in one group", names.join("; "))
+}
+
+#[cfg(test)]
+mod share_tests {
+    use super::*;
+
+    #[test]
+    fn slices_cover_everything_once() {
+        for total in [0, 1, 5, 4096, 4097, 100_000, 1 << 20] {
+            for ranks in 1..=5 {
+                let mut next = 0;
+                for rank in 0..ranks {
+                    let part = slice(total, rank, ranks);
+                    assert!(part.is_empty() || part.start == next);
+                    next = next.max(part.end);
+                }
+                assert_eq!(next, total);
+            }
+        }
+    }
 }

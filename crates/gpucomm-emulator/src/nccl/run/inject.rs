@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::fault::{self, Fault};
-use crate::meet::layout::Life;
+use crate::meet::segment::Life;
 use crate::meet::segment::Segment;
 use crate::nccl::basics::error::{Failure, Outcome};
 use crate::nccl::requests::operation::Operation;

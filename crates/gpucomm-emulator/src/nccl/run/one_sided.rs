@@ -9,22 +9,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::inject::stop_for_ever;
-use super::turn::Turn;
 use crate::cuda::core::work::{Run, Running};
 use crate::meet::futex::{SLICE, spin};
 use crate::meet::segment::Segment;
 use crate::meet::watch::{Deed, Phase, Stop};
 use crate::memory::object::Location;
-use crate::memory::space::held::InUse;
-use crate::memory::space::reach;
+use crate::memory::usage;
+use crate::memory::usage::InUse;
 use crate::nccl::basics::error::{Failure, Outcome};
 use crate::nccl::basics::kind::Kind;
 use crate::nccl::bytes::transfer::Way;
+use crate::nccl::run::batch::Turn;
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::shared::Shared;
 use crate::nccl::wait::activity::{Activity, Watch, died};
-use crate::races::course::Point;
-use crate::races::touches::{Actor, Touching};
+use crate::races::Point;
+use crate::races::{Actor, Touching};
 use crate::report;
 use crate::settings::{DeadPeer, settings};
 
@@ -88,7 +88,7 @@ impl Give {
                 let failed = |error| {
                     Failure::system(format!("rank {} cannot reach the window of rank {peer}: {error}", comm.rank))
                 };
-                reach::reach(place, *bytes).map_err(failed)
+                usage::reach(place, *bytes).map_err(failed)
             };
             let (source, target) = (reach(from)?, reach(to)?);
             // SAFETY: both were checked to hold so many bytes; this rank keeps its own from reuse, and the window keeps that of the peer,

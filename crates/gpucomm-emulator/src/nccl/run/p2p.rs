@@ -12,17 +12,17 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use super::message::{self, Message};
 use crate::meet::futex::{SLICE, spin};
 use crate::meet::segment::Segment;
 use crate::meet::watch::{Deed, Phase, Stop};
-use crate::memory::space::reach;
+use crate::memory::object::Location;
+use crate::memory::usage;
 use crate::nccl::basics::error::{Failure, Outcome};
-use crate::nccl::basics::kind::element_name;
+use crate::nccl::basics::kind::{Kind, element_name};
 use crate::nccl::bytes::transfer::Way;
-use crate::nccl::requests::location::{get_location, put_location};
 use crate::nccl::requests::operation::Operation;
-use crate::nccl::requests::registered;
+use crate::nccl::requests::order;
+use crate::nccl::requests::request::{get_location, put_location};
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::shared::{Between, Shared};
 use crate::nccl::wait::activity::{Activity, Watch, died};
@@ -120,7 +120,7 @@ fn rounds<'a>(comm: &Comm, messages: &[Message<'a>]) -> Vec<Round<'a>> {
 /// Runs the messages of one batch. An error is the communicator's asynchronous error; being stopped is none.
 pub(crate) fn run(comm: &Comm, operations: &[Operation], cancelled: &dyn Fn() -> bool) -> Outcome {
     let mut messages = Vec::new();
-    operations.iter().for_each(|operation| message::of(comm, operation, |message| messages.push(message)));
+    operations.iter().for_each(|operation| message_of(comm, operation, |message| messages.push(message)));
     let Some(first) = messages.first() else { return Ok(()) };
     let segment = comm.segment()?;
     let me = segment.rank(comm.rank);
@@ -228,8 +228,8 @@ fn take(comm: &Comm, pair: &Between, from: usize, message: &Message<'_>) -> Outc
         return Err(mismatch(from, comm.rank, pair));
     }
     let reach = |error| Failure::system(format!("rank {} cannot reach the memory of rank {from}: {error}", comm.rank));
-    let source = reach::reach(&get_location(&pair.sender[PLACE_AT..]), bytes).map_err(reach)?;
-    let target = reach::reach(&message.place(), bytes).map_err(reach)?;
+    let source = usage::reach(&get_location(&pair.sender[PLACE_AT..]), bytes).map_err(reach)?;
+    let target = usage::reach(&message.place(), bytes).map_err(reach)?;
     // SAFETY: both sides checked that their buffers hold `count` elements and keep them from reuse until the message is
     // done. They can overlap only if a program sends to itself, and the first branch allows for that.
     unsafe {
@@ -254,7 +254,7 @@ fn mismatch(from: usize, to: usize, pair: &Between) -> Failure {
     let word = |words: &[std::sync::atomic::AtomicU64], at: usize| words[at].load(Ordering::Relaxed);
     let name = |head: u64| {
         let place = if head >> 32 & 1 == 0 { "" } else { ", in a graph" };
-        let memory = registered::describe(3 * (head >> 33) as u8);
+        let memory = order::describe_registered(3 * (head >> 33) as u8);
         format!("{}{place}{memory}", element_name(ncclDataType_t(head as u32)))
     };
     Failure::usage(format!(
@@ -276,4 +276,59 @@ fn withdraw(segment: &Segment, pair: &Between, to: usize) {
         std::thread::sleep(std::time::Duration::from_micros(100));
     }
     let _ = pair.state.compare_exchange(DONE, IDLE, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+// Messages: one end of what goes from one rank to another.
+//
+// NCCL makes messages of AlltoAll, Gather and Scatter, too: their ranks do not meet, and each is through with them as soon as its own
+// messages are.
+
+/// One end of a message, as part of an operation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message<'a> {
+    pub(super) operation: &'a Operation,
+    /// Whether this is the end that sends.
+    pub(super) sends: bool,
+    pub(super) peer: usize,
+    /// Which part of the operation's buffer.
+    part: usize,
+}
+
+impl<'a> Message<'a> {
+    /// Where it lies.
+    pub(super) fn place(&self) -> Location {
+        let whole = if self.sends { &self.operation.send } else { &self.operation.recv };
+        Location { offset: whole.offset + (self.part * self.operation.bytes()) as u64, ..*whole }
+    }
+
+    /// What its rank does, in words.
+    pub(super) fn deed(&self) -> Activity {
+        let operation = self.operation;
+        let kind = if self.sends { Kind::Send } else { Kind::Recv };
+        let part_of = (operation.kind != kind).then_some(operation.kind);
+        Activity { part_of, ..Activity::new(kind, operation.number, operation.count as u64, self.peer) }
+    }
+}
+
+/// The messages of an operation, in the order in which NCCL makes them.
+pub(super) fn message_of<'a>(comm: &Comm, operation: &'a Operation, mut visit: impl FnMut(Message<'a>)) {
+    let (root, is_root) = (operation.peer, operation.peer == comm.rank);
+    let mut message = |sends, peer, part| visit(Message { operation, sends, peer, part });
+    match operation.kind {
+        Kind::Send => message(true, root, 0),
+        Kind::Recv => message(false, root, 0),
+        Kind::AlltoAll => (0..comm.size).for_each(|peer| {
+            message(true, peer, peer);
+            message(false, peer, peer);
+        }),
+        Kind::Gather => {
+            message(true, root, 0);
+            (0..comm.size).filter(|_| is_root).for_each(|peer| message(false, peer, peer));
+        }
+        Kind::Scatter => {
+            (0..comm.size).filter(|_| is_root).for_each(|peer| message(true, peer, peer));
+            message(false, root, 0);
+        }
+        _ => {}
+    }
 }

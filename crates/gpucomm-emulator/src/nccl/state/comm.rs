@@ -1,31 +1,39 @@
-//! A communicator: one rank's view of it.
+//! A communicator, as one rank has it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use super::abort::Sleeper;
-use super::graph_cache::GraphCache;
-use super::handle;
-use super::link::Links;
-use super::neighbours::{self, NEIGHBOURS, Neighbour};
-use super::proxies::Place;
-use super::redop::Redops;
-use super::registrations::Registrations;
-use super::resources::Resources;
-use super::shared::Shared;
-use super::signals::Signals;
-use super::windows::Windows;
-use super::wishes::Wishes;
 use crate::lock::lock;
-use crate::meet::layout::Life;
 use crate::meet::meeting::Past;
 use crate::meet::register;
-use crate::meet::segment::Segment;
-use crate::meet::waits::Waits;
+use crate::meet::segment::{Life, Segment};
+use crate::meet::watch::Waits;
 use crate::nccl::basics::config::Config;
 use crate::nccl::basics::error::{Failure, Outcome, remember};
+use crate::nccl::state::proxies::Place;
+use crate::nccl::state::redop::Redops;
+use crate::nccl::state::registrations::{GraphCache, Registrations};
+use crate::nccl::state::resources::{Resources, Sleeper};
+use crate::nccl::state::shared;
+use crate::nccl::state::shared::{Links, NEIGHBOURS, Neighbour, Shared, Signals};
+use crate::nccl::state::windows::Windows;
+use crate::nccl::state::wishes::Wishes;
 use crate::report;
 use crate::sys::ncclResult_t;
+
+/// Handles are multiples of this, as pointers would be.
+const STEP: usize = 256;
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+
+/// A number that no handle had before.
+pub(super) fn fresh_handle() -> usize {
+    NEXT.fetch_add(1, Ordering::Relaxed) * STEP
+}
+
+/// Whether some handle had this number.
+pub(super) fn handle_was_given(number: usize) -> bool {
+    number.is_multiple_of(STEP) && number / STEP < NEXT.load(Ordering::Relaxed) && number != 0
+}
 
 /// What has been launched.
 #[derive(Debug, Default)]
@@ -94,7 +102,7 @@ impl Comm {
     /// A rank that has met nobody yet; its state is "in progress".
     pub(crate) fn new(rank: usize, size: usize, device: i32, config: Config, resources: Resources) -> Arc<Self> {
         let comm = Arc::new(Self {
-            handle: handle::fresh(),
+            handle: fresh_handle(),
             rank,
             size,
             device,
@@ -263,7 +271,13 @@ impl Comm {
         self.started.get_or_init(|| self.segment.get().map(place));
         if let Some(segment) = self.segment.get().filter(|_| self.size > 1) {
             let (handle, device, collectives) = (self.handle, self.device, self.resources.collectives.clone());
-            neighbours::add(Neighbour { handle, device, nonce: segment.nonce(), collectives, family: self.family() });
+            shared::add_neighbour(Neighbour {
+                handle,
+                device,
+                nonce: segment.nonce(),
+                collectives,
+                family: self.family(),
+            });
         }
     }
 
@@ -274,7 +288,7 @@ impl Comm {
 
     /// Others on its device that share nothing with it: what their ranks know them by, and how many collectives they have launched.
     pub(crate) fn neighbours(&self) -> [Option<(u64, u64)>; NEIGHBOURS] {
-        neighbours::others(self.device, self.family())
+        shared::neighbours_of(self.device, self.family())
     }
 
     /// Whether they have.
@@ -372,7 +386,7 @@ impl Comm {
 
     /// Tells the others that this rank will do nothing more, unless a fault has made it dead.
     pub(crate) fn part(&self, life: Life) {
-        neighbours::remove(self.handle);
+        shared::remove_neighbour(self.handle);
         self.windows.leave_behind(self.segment.get().map(|segment| &segment.common().stranded));
         let left = self.registrations.clear();
         if left > 0 {

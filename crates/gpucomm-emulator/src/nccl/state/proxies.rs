@@ -7,11 +7,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::link::{Link, Links};
 use super::shared::Shared;
 use crate::lock::lock;
-use crate::meet::layout::Life;
+use crate::meet::segment::Life;
 use crate::meet::segment::Segment;
+use crate::nccl::state::shared::{Link, Links};
 
 /// Those of one rank.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::comm::Comm;
-use super::handle;
-use super::inside::{Inside, Manner};
 use crate::nccl::basics::error::{self, Failure, Outcome};
+use crate::nccl::state::comm;
+use crate::nccl::state::resources::{Inside, Manner};
 use crate::sys::ncclComm_t;
 
 static ALIVE: RwLock<Option<HashMap<usize, Arc<Comm>>>> = RwLock::new(None);
@@ -25,7 +25,7 @@ pub(crate) fn insert(comm: &Arc<Comm>) {
 /// Whether a handle was once valid and no longer is.
 pub(crate) fn stale(handle: ncclComm_t) -> bool {
     let number = handle.addr();
-    handle::was_given(number)
+    comm::handle_was_given(number)
         && ALIVE
             .read()
             .unwrap_or_else(PoisonError::into_inner)

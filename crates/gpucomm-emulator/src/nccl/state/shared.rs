@@ -1,12 +1,14 @@
-//! What the ranks of a communicator keep in their segment: of their operations, first meetings and windows.
+//! What the ranks of a communicator keep in their segment: operations, first meetings, windows, signals and neighbours.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use super::neighbours::NEIGHBOURS;
-use super::stranded::Stranded;
+use crate::lock::lock;
 use crate::meet::futex::Gate;
-use crate::meet::plan::Plan;
-use crate::meet::segment::Segment;
+use crate::meet::segment::{Plan, Segment};
+use crate::nccl::basics::kind::Kind;
+use crate::races::Touches;
 
 /// What a rank tells the others about an operation.
 const WORDS: usize = 24;
@@ -124,4 +126,127 @@ impl Shared for Segment {
     fn between(&self, from: usize, to: usize) -> &Between {
         self.between_of::<Nccl>(from, to)
     }
+}
+
+/// Windows of a communicator that are told apart, in words: more than any program registers.
+const STRANDED_WORDS: usize = 256;
+
+/// A bit for each window, in shared memory.
+#[repr(transparent)]
+#[derive(Debug)]
+pub(crate) struct Stranded([AtomicU64; STRANDED_WORDS]);
+
+impl Stranded {
+    fn bit(&self, window: u64) -> (&AtomicU64, u64) {
+        (&self.0[(window / 64) as usize % STRANDED_WORDS], 1 << (window % 64))
+    }
+
+    /// A rank ends while it still has this window.
+    pub(crate) fn add(&self, window: u64) {
+        let (word, bit) = self.bit(window);
+        word.fetch_or(bit, Ordering::Release);
+    }
+
+    /// Whether a rank has ended while it still had this window.
+    pub(crate) fn contains(&self, window: u64) -> bool {
+        let (word, bit) = self.bit(window);
+        word.load(Ordering::Acquire) & bit != 0
+    }
+}
+
+/// What is connected once and for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Link {
+    /// All ranks, for that collective of that class of sizes.
+    All(Kind, u8),
+    /// Messages to that rank.
+    To(usize),
+    /// Messages from that rank.
+    From(usize),
+}
+
+/// What a communicator has connected so far.
+pub(crate) type Links = HashSet<Link>;
+
+/// What a rank keeps for one-sided operations.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// It has come to its first one.
+    started: AtomicBool,
+    /// How many signals of each rank it has waited for, or will have.
+    awaited: Mutex<Vec<u64>>,
+    /// Where NCCL keeps the numbers of signals until they are copied: one place for all streams, so puts and signals must be in order.
+    pub(crate) staged: Touches,
+}
+
+impl Signals {
+    /// Whether this is the first one-sided operation.
+    pub(crate) fn start(&self) -> bool {
+        !self.started.swap(true, Ordering::AcqRel)
+    }
+
+    /// It was not: the ranks have not met.
+    pub(crate) fn forget(&self) {
+        self.started.store(false, Ordering::Release);
+    }
+
+    /// So many more signals of `peer` are waited for: which one is the last of them.
+    pub(crate) fn expect(&self, peer: usize, more: u64) -> u64 {
+        let mut awaited = lock(&self.awaited);
+        if awaited.len() <= peer {
+            awaited.resize(peer + 1, 0);
+        }
+        awaited[peer] += more;
+        awaited[peer]
+    }
+}
+
+/// Of so many others a rank shows how far they are.
+pub(crate) const NEIGHBOURS: usize = 3;
+
+/// A communicator of this process.
+#[derive(Debug)]
+pub(super) struct Neighbour {
+    pub(super) handle: usize,
+    pub(super) device: i32,
+    /// What its ranks know it by.
+    pub(super) nonce: u64,
+    /// How many collectives it has launched.
+    pub(super) collectives: Arc<AtomicU64>,
+    /// What it shares with others, by an address.
+    pub(super) family: usize,
+}
+
+static ALL: Mutex<Vec<Neighbour>> = Mutex::new(Vec::new());
+/// How many there are: where it is one, it has no neighbour.
+static LEN: AtomicUsize = AtomicUsize::new(0);
+
+fn change(work: impl FnOnce(&mut Vec<Neighbour>)) {
+    let mut all = lock(&ALL);
+    work(&mut all);
+    LEN.store(all.len(), Ordering::Release);
+}
+
+/// The ranks of a communicator have met.
+pub(super) fn add_neighbour(neighbour: Neighbour) {
+    change(|all| all.push(neighbour));
+}
+
+/// It has ended.
+pub(super) fn remove_neighbour(handle: usize) {
+    change(|all| all.retain(|one| one.handle != handle));
+}
+
+/// Those on a device that are not of that family: what their ranks know them by, and how many collectives they have launched. The ones
+/// that were made last, where there are many.
+pub(super) fn neighbours_of(device: i32, family: usize) -> [Option<(u64, u64)>; NEIGHBOURS] {
+    let mut found = [None; NEIGHBOURS];
+    if LEN.load(Ordering::Acquire) > 1 {
+        let all = lock(&ALL);
+        let others = all.iter().rev().filter(|one| one.device == device && one.family != family);
+        for (place, other) in found.iter_mut().zip(others) {
+            *place = Some((other.nonce, other.collectives.load(Ordering::Relaxed)));
+        }
+    }
+    found
 }

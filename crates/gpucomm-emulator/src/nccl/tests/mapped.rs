@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::memory::access::Access;
-use crate::memory::space::physical::{Nature, Physical};
-use crate::memory::space::table::{self, GRANULARITY};
+use crate::memory::mapped;
+use crate::memory::mapped::GRANULARITY;
+use crate::memory::mapped::{Nature, Physical};
 use crate::report::expected::reported;
 
 /// Floats in a grain.
@@ -20,7 +21,7 @@ pub(super) struct Space {
 
 impl Space {
     pub(super) fn new(device: usize) -> Self {
-        Self { device: device as i32, base: table::reserve(8 * GRANULARITY, 0).unwrap(), bytes: 0 }
+        Self { device: device as i32, base: mapped::reserve(8 * GRANULARITY, 0).unwrap(), bytes: 0 }
     }
 
     fn memory(&self, grains: usize) -> Arc<Physical> {
@@ -31,8 +32,8 @@ impl Space {
     /// Maps so many grains of new memory behind what is there, where its device may do so much with it.
     pub(super) fn grow(&mut self, grains: usize, access: Access) {
         let (at, bytes) = (self.base + self.bytes, grains * GRANULARITY);
-        table::map(at, bytes, &self.memory(grains)).unwrap();
-        table::set_access(at, bytes, &[(self.device, access)]).unwrap();
+        mapped::map(at, bytes, &self.memory(grains)).unwrap();
+        mapped::set_access(at, bytes, &[(self.device, access)]).unwrap();
         self.bytes += bytes;
     }
 
@@ -53,8 +54,8 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        assert!(table::unmap(self.base, 8 * GRANULARITY).unwrap().iter().all(|mapped| mapped.uses() == 0));
-        table::free(self.base, 8 * GRANULARITY).unwrap();
+        assert!(mapped::unmap(self.base, 8 * GRANULARITY).unwrap().iter().all(|mapped| mapped.uses() == 0));
+        mapped::free(self.base, 8 * GRANULARITY).unwrap();
     }
 }
 
@@ -126,7 +127,7 @@ fn operations_need_access_and_memory() {
         let into = |at| reported("the receive buffer is open to device 0", || sum(rank, space.at(0), at, 4));
         assert_eq!(into(space.at(GRAIN)), argument);
         assert_eq!(into(space.at(GRAIN - 1)), argument, "half of it");
-        table::set_access(space.base, GRANULARITY, &[(0, Access::None)]).unwrap();
+        mapped::set_access(space.base, GRANULARITY, &[(0, Access::None)]).unwrap();
         let from = reported("the send buffer is open to device 0", || sum(rank, space.at(0), space.at(8), 4));
         assert_eq!(from, argument);
         rank.wait();
@@ -151,7 +152,7 @@ fn scalars_need_access() {
         assert_eq!(sum(), OK, "{}", last_error());
         rank.wait();
         assert_eq!(buffer.values(), [6.0]);
-        table::set_access(space.base, GRANULARITY, &[(0, Access::None)]).unwrap();
+        mapped::set_access(space.base, GRANULARITY, &[(0, Access::None)]).unwrap();
         assert_eq!(reported("the scalar of the reduction is not open", sum), ncclResult_t::ncclInvalidArgument);
     });
 }

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::meet::layout::{Life, MAX_RANKS};
-use crate::meet::waits::Waits;
+use crate::meet::segment::{Life, MAX_RANKS};
+use crate::meet::watch::Waits;
 use crate::meet::watch::{self, Deed, Party};
 use crate::nccl::basics::error::Failure;
 use crate::nccl::basics::kind::Kind;

@@ -2,8 +2,8 @@
 
 use super::activity::{Activity, Watch, died};
 use crate::lock::lock;
-use crate::meet::layout::WORDS;
-use crate::meet::meeting::{Meeting, Step};
+use crate::meet::meeting::{Meeting, Ranks, Step};
+use crate::meet::segment::WORDS;
 use crate::meet::watch::{Deed, Phase, Stop};
 use crate::nccl::basics::error::{Failure, Outcome};
 use crate::nccl::basics::kind::Kind;
@@ -35,18 +35,14 @@ pub(crate) fn exchange(comm: &Comm, members: &Members, kind: Kind, words: &[u64]
     let (number, meeting) = {
         let mut issued = lock(&comm.issued);
         issued.hosted += 1;
-        let meeting = Meeting::new(segment, comm.rank, &members.ranks, members.epoch, &mut issued.met);
+        let meeting = Meeting::of_ranks(segment, comm.rank, &members.ranks, members.epoch, &mut issued.met);
         (issued.hosted, meeting)
     };
     let activity = Activity::new(kind, number, 0, 0);
-    let mut board = [0; WORDS];
-    board[0] = kind as u64;
-    for (slot, word) in board[1..].iter_mut().zip(words) {
-        *slot = *word;
-    }
-    meeting.show(&board);
+    let unused = std::iter::repeat(0);
+    meeting.show(std::iter::once(kind as u64).chain(words.iter().copied()).chain(unused));
     wait(comm, members, activity, &meeting, Step::Shows)?;
-    let all: Vec<_> = members.ranks.iter().map(|&peer| (peer, meeting.shown(peer))).collect();
+    let all: Vec<_> = members.ranks.iter().map(|&peer| (peer, meeting.shown::<WORDS>(peer))).collect();
     meeting.come(Step::HasRead);
     wait(comm, members, activity, &meeting, Step::HasRead)?;
     activity.publish(me, Phase::Done);
@@ -66,7 +62,7 @@ pub(crate) fn exchange(comm: &Comm, members: &Members, kind: Kind, words: &[u64]
     Ok(shown)
 }
 
-fn wait(comm: &Comm, members: &Members, activity: Activity, meeting: &Meeting<'_>, step: Step) -> Outcome {
+fn wait(comm: &Comm, members: &Members, activity: Activity, meeting: &Meeting<Ranks<'_>>, step: Step) -> Outcome {
     let segment = comm.segment()?;
     let mut watch = None;
     let look = || {

@@ -1,4 +1,4 @@
-//! What members of a team do together with memory.
+//! Collectives of teams: data movement and reductions, by copies or by switches.
 //!
 //! Each shows where its memory is; then it takes from the others what it needs, and all wait until everybody has. Of a reduction,
 //! each member computes a part, in the order of the members, and gives it to all: so all have the same bits.
@@ -6,17 +6,18 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::reduce::Reduction;
-use super::stream::{Doing, Place as Where, enqueue, refuse_capture};
+use half::{bf16, f16};
+
 use crate::cuda::core::work::Running;
-use crate::nvshmem::basics::entry::{Outcome, wrong};
-use crate::nvshmem::basics::kind::Kind;
-use crate::nvshmem::state::deed::Activity;
+use crate::nvshmem::basics::{Kind, Outcome, variable_is_set, variable_number, variable_size, wrong};
+use crate::nvshmem::calls::stream::{Doing, Place as Where, enqueue, refuse_capture};
+use crate::nvshmem::state::boot::Activity;
 use crate::nvshmem::state::heap::Place;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::pe::Pe;
 use crate::nvshmem::state::team::Team;
-use crate::races::touches::{Actor, Touching};
+use crate::races::{Actor, Touching};
+use crate::settings::settings;
 use crate::sys::cudaStream_t;
 
 /// A collective operation, as it was asked for.
@@ -207,12 +208,298 @@ pub(crate) fn now(team: i32, collective: Collective) -> Outcome {
 }
 
 /// Does it when a stream comes to it.
-pub(crate) fn on_stream(name: &'static str, team: i32, collective: Collective, stream: cudaStream_t) -> Outcome {
+pub(crate) fn on_stream(team: i32, collective: Collective, stream: cudaStream_t) -> Outcome {
     let pe = life::pe()?;
     pe.refuse_limited()?;
     let team = pe.teams.get(team)?;
     if collective.by_copies(&pe, &team) {
         refuse_capture(stream, "members do not wait for each other from the second launch on, with copy engines")?;
     }
-    enqueue(&pe, name, (stream, Where::On), Together { team, collective })
+    enqueue(&pe, (stream, Where::On), Together { team, collective })
+}
+
+/// What is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Sum,
+    Prod,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+}
+
+/// Of which type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Half,
+    Bfloat16,
+    Float,
+    Double,
+}
+
+/// A reduction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reduction {
+    pub(crate) operator: Operator,
+    pub(crate) of: Type,
+}
+
+/// A type that is reduced.
+trait Number: Copy {
+    fn combine(self, operator: Operator, other: Self) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty)*) => {$(
+        impl Number for $t {
+            fn combine(self, operator: Operator, other: Self) -> Self {
+                match operator {
+                    Operator::Sum => self.wrapping_add(other),
+                    Operator::Prod => self.wrapping_mul(other),
+                    Operator::Min => self.min(other),
+                    Operator::Max => self.max(other),
+                    Operator::And => self & other,
+                    Operator::Or => self | other,
+                    Operator::Xor => self ^ other,
+                }
+            }
+        }
+    )*};
+}
+integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+macro_rules! floats {
+    ($($t:ty)*) => {$(
+        impl Number for $t {
+            fn combine(self, operator: Operator, other: Self) -> Self {
+                match operator {
+                    Operator::Prod => self * other,
+                    // Of zeros with different signs, any may come out where NVSHMEM does not use NCCL, and another on each PE.
+                    Operator::Min => if self < other { self } else { other },
+                    Operator::Max => if self > other { self } else { other },
+                    // Bits of floats are not combined: no function asks for that.
+                    _ => self + other,
+                }
+            }
+        }
+    )*};
+}
+floats!(f16 bf16 f32 f64);
+
+impl Reduction {
+    /// A number that tells it from others.
+    pub(crate) fn code(self) -> u64 {
+        ((1 + self.operator as u64) << 8) | self.of as u64
+    }
+
+    /// Combines `count` elements of all sources, and writes the result to all targets.
+    ///
+    /// # Safety
+    /// Sources can be read, and targets written, for so many elements. A target may be a source.
+    pub(crate) unsafe fn run(self, sources: &[*const u8], targets: &[*mut u8], count: usize) {
+        // SAFETY: the types are those; the caller vouches for the rest.
+        unsafe {
+            match self.of {
+                Type::I8 => reduce::<i8>(self.operator, sources, targets, count),
+                Type::I16 => reduce::<i16>(self.operator, sources, targets, count),
+                Type::I32 => reduce::<i32>(self.operator, sources, targets, count),
+                Type::I64 => reduce::<i64>(self.operator, sources, targets, count),
+                Type::U8 => reduce::<u8>(self.operator, sources, targets, count),
+                Type::U16 => reduce::<u16>(self.operator, sources, targets, count),
+                Type::U32 => reduce::<u32>(self.operator, sources, targets, count),
+                Type::U64 => reduce::<u64>(self.operator, sources, targets, count),
+                Type::Half => reduce::<f16>(self.operator, sources, targets, count),
+                Type::Bfloat16 => reduce::<bf16>(self.operator, sources, targets, count),
+                Type::Float => reduce::<f32>(self.operator, sources, targets, count),
+                Type::Double => reduce::<f64>(self.operator, sources, targets, count),
+            }
+        }
+    }
+}
+
+/// Elements that are combined at once.
+const BLOCK: usize = 1024;
+
+/// # Safety
+/// As for [`Reduction::run`], of elements of that type.
+unsafe fn reduce<T: Number>(operator: Operator, sources: &[*const u8], targets: &[*mut u8], count: usize) {
+    let mut block: Vec<T> = Vec::with_capacity(BLOCK);
+    for begin in (0..count).step_by(BLOCK) {
+        let length = BLOCK.min(count - begin);
+        block.clear();
+        for source in sources {
+            let source = source.cast::<T>();
+            for index in 0..length {
+                // SAFETY: the caller vouches for the element.
+                let value = unsafe { source.add(begin + index).read_unaligned() };
+                match block.get_mut(index) {
+                    Some(sum) => *sum = sum.combine(operator, value),
+                    None => block.push(value),
+                }
+            }
+        }
+        for target in targets {
+            // SAFETY: the caller vouches for the target, and the block has as many elements.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    block.as_ptr().cast::<u8>(),
+                    target.add(begin * size_of::<T>()),
+                    length * size_of::<T>(),
+                )
+            };
+        }
+    }
+}
+
+// them, and what goes wrong by words.
+
+/// What switches work by.
+const WORD: usize = 4;
+
+/// How switches scatter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scatter {
+    Never,
+    Right,
+    Pairs,
+    Wrong,
+}
+
+impl Reduction {
+    fn is_half(self) -> bool {
+        matches!(self.of, Type::Half | Type::Bfloat16)
+    }
+
+    fn scatter(self, bytes: usize) -> Scatter {
+        let float = matches!(self.of, Type::Float | Type::Double);
+        match (self.operator, bytes) {
+            (Operator::Sum, 2) if self.is_half() => Scatter::Pairs,
+            (Operator::Prod, _) | (_, 1 | 2) => Scatter::Never,
+            (Operator::Sum, _) if float => Scatter::Right,
+            (Operator::Min | Operator::Max, _) if float => Scatter::Never,
+            (Operator::Sum, _) | (Operator::Min | Operator::Max, 4) => Scatter::Wrong,
+            _ => Scatter::Right,
+        }
+    }
+
+    /// Whether NCCL has it, where the library has NCCL.
+    fn by_nccl(self) -> bool {
+        let bits = matches!(self.operator, Operator::And | Operator::Or | Operator::Xor);
+        !variable_is_set("NVSHMEM_DISABLE_NCCL", false) && !bits && !matches!(self.of, Type::I16 | Type::U16)
+    }
+}
+
+/// Where each block of elements begins, and how many it has.
+fn parts(count: usize, bytes: usize, threshold: usize, blocks: usize) -> Vec<(usize, usize)> {
+    let blocks = if bytes < threshold { 1 } else { variable_number("NVSHMEM_MAX_CTAS").unwrap_or(blocks).max(1) };
+    let each = count / blocks;
+    let length = |block| if block == blocks - 1 { each + count % blocks } else { each };
+    (0..blocks).map(|block| (block * each, length(block))).filter(|(_, length)| *length > 0).collect()
+}
+
+impl Collective {
+    fn off_words(&self) -> crate::nvshmem::basics::Failed {
+        wrong(format!(
+            "{}: a switch does it by words, which {:p} or {:p} do not begin at: NVSHMEM does nothing, and says so to nobody",
+            self.kind.name(),
+            self.dest,
+            self.source
+        ))
+    }
+
+    /// Whether switches read the sources of all members, whoever has come.
+    pub(super) fn pulls(&self, pe: &Pe, team: &Team) -> bool {
+        let Some(reduction) = self.reduction.filter(|_| pe.switches(&team.circle.members)) else { return false };
+        match self.kind {
+            Kind::Reduce => reduction.operator == Operator::Sum && (reduction.is_half() || reduction.of == Type::Float),
+            Kind::ReduceScatter => match reduction.scatter(self.element) {
+                Scatter::Right => true,
+                Scatter::Pairs => team.size().is_multiple_of(2) && self.count.is_multiple_of(2),
+                Scatter::Never | Scatter::Wrong => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Fails where the library does it, and does not do it rightly.
+    pub(super) fn check(&self, pe: &Pe, team: &Team, bytes: usize) -> Outcome {
+        let switches = pe.switches(&team.circle.members);
+        match (self.kind, self.reduction) {
+            (Kind::ReduceScatter, Some(reduction)) if team.size() > 1 => {
+                self.check_scatter(reduction, switches, team.size(), bytes)
+            }
+            (Kind::Reduce, Some(reduction))
+                if switches && reduction.operator == Operator::Sum && reduction.is_half() =>
+            {
+                let places = [self.dest.addr(), self.source.addr()];
+                let pairs = self.count.is_multiple_of(2) && self.count <= 2048;
+                if pairs && places.iter().any(|place| !place.is_multiple_of(WORD)) {
+                    Err(self.off_words())
+                } else {
+                    Ok(())
+                }
+            }
+            (Kind::Fcollect, _) if switches => {
+                let parts = parts(bytes, bytes * team.size(), 1 << 20, (32 / team.size()).max(1));
+                let by_words = parts.into_iter().filter(|(_, length)| length.is_multiple_of(WORD));
+                let right = by_words.into_iter().all(|(from, _)| {
+                    let mut targets = (0..team.size()).map(|at| self.dest.addr() + at * bytes + from);
+                    (self.source.addr() + from).is_multiple_of(WORD) && targets.all(|place| place.is_multiple_of(WORD))
+                });
+                if right { Ok(()) } else { Err(self.off_words()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_scatter(&self, reduction: Reduction, switches: bool, members: usize, bytes: usize) -> Outcome {
+        let room = variable_size("NVSHMEM_REDUCE_SCRATCH_SIZE", 1 << 19) / 2;
+        let scratch = || {
+            let all = (bytes * members) as u64;
+            let text = format!("{all} bytes are reduced and scattered, and there is room for {room}");
+            if all <= room { Ok(()) } else { Err(wrong(text)) }
+        };
+        if !switches {
+            return if reduction.by_nccl() { Ok(()) } else { scratch() };
+        }
+        let parts = parts(self.count, bytes * members, 1 << 20, 16);
+        let pairs = members.is_multiple_of(2) && parts.iter().all(|(_, length)| length.is_multiple_of(2));
+        match reduction.scatter(self.element) {
+            Scatter::Right => Ok(()),
+            Scatter::Wrong => Err(wrong(format!(
+                "{:?} of {:?}: switches take them for something else, and NVSHMEM gets that",
+                reduction.operator, reduction.of
+            ))),
+            Scatter::Pairs if pairs => {
+                let on = |from: usize| [self.dest.addr(), self.source.addr()].map(|place| place + 2 * from);
+                let right = parts.iter().all(|(from, _)| on(*from).iter().all(|place| place.is_multiple_of(WORD)));
+                if right { Ok(()) } else { Err(self.off_words()) }
+            }
+            Scatter::Never | Scatter::Pairs if parts.len() > 1 => {
+                Err(wrong("several blocks reduce and scatter without switches, and all begin with the first elements"))
+            }
+            Scatter::Never | Scatter::Pairs => scratch(),
+        }
+    }
+
+    /// Whether copy engines do it, which count on the host who has come.
+    pub(super) fn by_copies(&self, pe: &Pe, team: &Team) -> bool {
+        let here = match self.kind {
+            Kind::Fcollect => true,
+            Kind::AllToAll | Kind::Broadcast => variable_is_set("NVSHMEM_DISABLE_NCCL", false),
+            _ => false,
+        };
+        let on = settings().nvshmem >= 3_05_00 && !variable_is_set("NVSHMEM_DISABLE_CE_COLLECTIVES", true);
+        here && on && pe.switches(&team.circle.members)
+    }
 }

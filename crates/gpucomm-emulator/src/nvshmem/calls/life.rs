@@ -6,16 +6,16 @@ use std::sync::Arc;
 use crate::cuda::core::device;
 use crate::meet::register;
 use crate::meet::segment::Id;
-use crate::meet::trouble::Trouble;
-use crate::nvshmem::basics::entry::{Failed, Outcome, cuda, refused, wrong};
-use crate::nvshmem::basics::kind::Kind;
-use crate::nvshmem::launch::bootstrap::Bootstrap;
-use crate::nvshmem::launch::job::Job;
-use crate::nvshmem::launch::place;
+use crate::meet::segment::Trouble;
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::basics::{Failed, Outcome, cuda, refused, wrong};
+use crate::nvshmem::launch;
+use crate::nvshmem::launch::Bootstrap;
+use crate::nvshmem::launch::Job;
+use crate::nvshmem::state::boot::Activity;
 use crate::nvshmem::state::boot::Boot;
-use crate::nvshmem::state::deed::Activity;
+use crate::nvshmem::state::boot::Nvshmem;
 use crate::nvshmem::state::life;
-use crate::nvshmem::state::plan::Nvshmem;
 use crate::report;
 use crate::settings;
 use crate::sys::*;
@@ -136,8 +136,8 @@ fn launched(job: &Job) -> Outcome<Arc<Boot>> {
     let place = name.map(|name| format!("{name}, start {starts}"));
     let (id, _written) = match &place {
         None => (register::create::<Nvshmem>().map_err(no_id)?, None),
-        Some(place) if job.me == 0 => place::open::<Nvshmem>(place).map(|(id, written)| (id, Some(written)))?,
-        Some(place) => (place::come::<Nvshmem>(place, job.me), None),
+        Some(place) if job.me == 0 => launch::open_place::<Nvshmem>(place).map(|(id, written)| (id, Some(written)))?,
+        Some(place) => (launch::come_to_place::<Nvshmem>(place, job.me), None),
     };
     let boot = Boot::meet(job.me, job.size, id)?;
     life::with(|life| {

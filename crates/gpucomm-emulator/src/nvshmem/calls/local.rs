@@ -5,11 +5,11 @@ use std::mem::MaybeUninit;
 
 use crate::cuda::tasks::host::{self, PinnedUse};
 use crate::lock::lock;
-use crate::memory::space::held::InUse;
-use crate::memory::space::locate;
-use crate::nvshmem::basics::entry::{Outcome, wrong};
+use crate::memory::usage;
+use crate::memory::usage::InUse;
+use crate::nvshmem::basics::{Outcome, wrong};
 use crate::nvshmem::state::pe::Pe;
-use crate::races::touches::{Actor, Touching};
+use crate::races::{Actor, Touching};
 use crate::report;
 use crate::settings::settings;
 
@@ -34,8 +34,8 @@ impl Local {
                 pe.me()
             )));
         }
-        if locate::is_device(ptr.addr()) {
-            let used = locate::hold(ptr, bytes).map_err(|fault| wrong(format!("{what}: {}", fault.text)))?;
+        if usage::is_device(ptr.addr()) {
+            let used = usage::hold(ptr, bytes).map_err(|fault| wrong(format!("{what}: {}", fault.text)))?;
             return Ok(Self::Device(used));
         }
         match host::hold(ptr.addr(), bytes) {

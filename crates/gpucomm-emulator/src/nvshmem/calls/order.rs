@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::stream::{Doing, Place, enqueue};
 use crate::cuda::core::work::Running;
-use crate::nvshmem::basics::entry::Outcome;
-use crate::nvshmem::basics::kind::Kind;
-use crate::nvshmem::state::deed::Activity;
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::basics::Outcome;
+use crate::nvshmem::state::boot::Activity;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::pe::Pe;
 use crate::nvshmem::state::team::Team;
@@ -57,7 +57,7 @@ impl Doing for Meeting {
 }
 
 /// A barrier or sync of a team, on a stream.
-pub(crate) fn on_stream(name: &'static str, kind: Kind, team: Option<i32>, stream: cudaStream_t) -> Outcome {
+pub(crate) fn on_stream(kind: Kind, team: Option<i32>, stream: cudaStream_t) -> Outcome {
     let pe = if team.is_some() { life::pe()? } else { life::pe_or_start()? };
     if team.is_some() {
         pe.refuse_limited()?;
@@ -66,7 +66,7 @@ pub(crate) fn on_stream(name: &'static str, kind: Kind, team: Option<i32>, strea
     }
     let team = pe.teams.get(team.unwrap_or(NVSHMEM_TEAM_WORLD))?;
     let place = if kind == Kind::Sync { Place::On } else { Place::AfterInternal };
-    enqueue(&pe, name, (stream, place), Meeting { team, kind })
+    enqueue(&pe, (stream, place), Meeting { team, kind })
 }
 
 /// What this PE has asked for has come.
@@ -85,8 +85,8 @@ impl Doing for Quiet {
 }
 
 /// `nvshmemx_quiet_on_stream`.
-pub(crate) fn quiet_on_stream(name: &'static str, stream: cudaStream_t) -> Outcome {
-    enqueue(&life::pe()?, name, (stream, Place::AfterInternal), Quiet)
+pub(crate) fn quiet_on_stream(stream: cudaStream_t) -> Outcome {
+    enqueue(&life::pe()?, (stream, Place::AfterInternal), Quiet)
 }
 
 /// `nvshmem_quiet`, and what is no stronger.

@@ -1,22 +1,21 @@
 //! Puts and gets: bytes from one PE to another.
 
-use std::ffi::c_void;
-use std::sync::Arc;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use super::local::{Local, copy_of};
-use super::signals::{Given, Signal};
-use super::stream::{Doing, Place as Where, enqueue};
 use crate::cuda::core::work::Running;
-use crate::nvshmem::basics::entry::{Outcome, wrong};
-use crate::nvshmem::basics::environment::is_set;
-use crate::nvshmem::state::boot::Boot;
+use crate::lock::lock;
+use crate::nvshmem::basics::{Kind, Outcome, refused, variable_is_set, wrong};
+use crate::nvshmem::calls::local::{Local, copy_of};
+use crate::nvshmem::calls::signals::{Given, Signal};
+use crate::nvshmem::calls::stream::{Doing, Place as Where, enqueue};
+use crate::nvshmem::state::boot::{Activity, Boot};
 use crate::nvshmem::state::heap::Place;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::pe::Pe;
-use crate::races::touches::Touching;
-use crate::report;
-use crate::sys::cudaStream_t;
+use crate::races::Touching;
+use crate::sys::{cudaStream_t, *};
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,7 +219,7 @@ impl Doing for Transfer {
 
 /// Fails where the transport does nothing for the host.
 fn check_host(pe: &Pe, other: i32) -> Outcome {
-    if is_set("NVSHMEM_IB_ENABLE_IBGDA", false) && !pe.reaches(pe.pe(other)?) {
+    if variable_is_set("NVSHMEM_IB_ENABLE_IBGDA", false) && !pe.reaches(pe.pe(other)?) {
         return Err(wrong(format!(
             "the host puts or gets, and PE {other} is reached by IBGDA, which is for devices and streams: NVSHMEM ends the process"
         )));
@@ -242,7 +241,7 @@ pub(crate) fn now(transfer: Transfer) -> Outcome {
 pub(crate) fn on_stream(transfer: Transfer, stream: cudaStream_t) -> Outcome {
     let pe = life::pe()?;
     let place = if transfer.blocks { Where::On } else { Where::Beside };
-    enqueue(&pe, report::call(), (stream, place), transfer)
+    enqueue(&pe, (stream, place), transfer)
 }
 
 /// A single element that is put.
@@ -311,7 +310,7 @@ pub(crate) fn put_single(single: Single) -> Outcome {
 
 /// Puts it when a stream comes to that.
 pub(crate) fn put_single_on_stream(single: Single, stream: cudaStream_t) -> Outcome {
-    enqueue(&life::pe()?, report::call(), (stream, Where::On), single)
+    enqueue(&life::pe()?, (stream, Where::On), single)
 }
 
 /// Gets a single element.
@@ -329,4 +328,62 @@ pub(crate) fn get_single<T: Copy + Default>(remote: *const T, pe: i32) -> Outcom
     // SAFETY: so many bytes were looked up, and the value has as many.
     unsafe { write((&raw mut value).cast(), this.heap.at(other, place.offset), size_of::<T>()) };
     Ok(value)
+}
+
+/// The one that was started, and how many there were.
+static REGION: Mutex<(Option<u64>, u64)> = Mutex::new((None, 0));
+
+/// `nvshmemx_region_start`.
+pub(crate) fn start_batch(hints: u32, has_place: bool) -> Outcome<nvshmemx_region_handle_t> {
+    life::pe()?;
+    let invalid = |text: String| refused(NVSHMEMX_ERROR_INVALID_VALUE, text);
+    if !has_place {
+        return Err(invalid("the place for the handle is null".to_owned()));
+    }
+    if hints & !NVSHMEMX_REGION_HINT_BATCH_RMA != 0 {
+        return Err(invalid(format!("hints {hints:#x} are not known")));
+    }
+    let mut region = lock(&REGION);
+    if let (Some(handle), _) = *region {
+        return Err(invalid(format!("region {handle} has started and not stopped: there is one at a time")));
+    }
+    let handle = region.1 + 1;
+    *region = (Some(handle), handle);
+    Ok(handle)
+}
+
+/// `nvshmemx_region_stop`.
+pub(crate) fn stop_batch(handle: nvshmemx_region_handle_t) -> Outcome {
+    life::pe()?;
+    let mut region = lock(&REGION);
+    if region.0 != Some(handle) {
+        return Err(refused(NVSHMEMX_ERROR_INVALID_VALUE, format!("region {handle} is not the one that has started")));
+    }
+    region.0 = None;
+    Ok(())
+}
+
+/// What the library calls `NVSHMEMX_QP_DEFAULT`.
+const DEFAULT: nvshmemx_qp_handle_t = 0;
+
+/// `nvshmemx_qp_create`: an array that the caller frees.
+pub(crate) fn create_queue_pairs(count: c_int) -> Outcome<*mut nvshmemx_qp_handle_t> {
+    let pe = life::pe()?;
+    let Ok(wanted @ 1..) = usize::try_from(count) else {
+        return Err(wrong(format!("{count} queue pairs, expected some: the library looks at the first one")));
+    };
+    pe.quiesce();
+    let world = pe.teams.get(NVSHMEM_TEAM_WORLD)?;
+    let activity = Activity { kind: Kind::QueuePairs, team: 0, number: 0, bytes: 0 };
+    world.circle.meet(&pe.boot, activity, &[count as u64], None)?.end()?;
+    // SAFETY: a size that is not zero.
+    let array = unsafe { libc::calloc(wanted, size_of::<nvshmemx_qp_handle_t>()) }.cast::<nvshmemx_qp_handle_t>();
+    if array.is_null() {
+        return Err(refused(NVSHMEMX_ERROR_OUT_OF_MEMORY, format!("no memory for {wanted} queue pairs")));
+    }
+    for at in 0..wanted {
+        // SAFETY: within what was allocated.
+        unsafe { array.add(at).write(DEFAULT) };
+    }
+    Ok(array)
 }

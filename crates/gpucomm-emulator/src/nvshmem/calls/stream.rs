@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 
 use crate::cuda::core::work::{Run, Running, Work};
-use crate::cuda::core::{driver_lock, stream};
-use crate::nvshmem::basics::entry::{Outcome, cuda, wrong};
+use crate::cuda::core::{device, stream};
+use crate::nvshmem::basics::{Outcome, cuda, wrong};
 use crate::nvshmem::state::pe::Pe;
-use crate::races::touches::Touching;
+use crate::races::Touching;
 use crate::report;
 use crate::sys::{cudaError, cudaStream_t};
 
@@ -85,12 +85,8 @@ impl<D: Doing> Run for Going<D> {
 }
 
 /// Puts work on a stream of the PE's device; where that is captured, into the graph.
-pub(crate) fn enqueue<D: Doing>(
-    pe: &Arc<Pe>,
-    name: &'static str,
-    (handle, place): (cudaStream_t, Place),
-    doing: D,
-) -> Outcome {
+pub(crate) fn enqueue<D: Doing>(pe: &Arc<Pe>, (handle, place): (cudaStream_t, Place), doing: D) -> Outcome {
+    let name = report::call();
     let stream = stream::find(handle).map_err(|error| cuda("the stream", error))?;
     if stream.device.ordinal != pe.device.ordinal {
         return Err(wrong(format!(
@@ -100,7 +96,7 @@ pub(crate) fn enqueue<D: Doing>(
             pe.me()
         )));
     }
-    let _shared = driver_lock::shared(stream.device);
+    let _shared = device::share_driver(stream.device);
     // A lost device takes no work; the library would end the process at its error.
     if stream.device.check().is_err() {
         report::line(format!("{name}: device {} is lost", stream.device.ordinal));

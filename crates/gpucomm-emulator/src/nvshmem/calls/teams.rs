@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 
 use crate::meet::futex::SLICE;
 use crate::meet::watch::{Deed as _, Phase, Watch};
-use crate::nvshmem::basics::entry::{Failed, Outcome, refused, wrong};
-use crate::nvshmem::basics::kind::Kind;
-use crate::nvshmem::state::circle::Circle;
-use crate::nvshmem::state::deed::Activity;
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::basics::{Failed, Outcome, refused, wrong};
+use crate::nvshmem::state::boot::Activity;
+use crate::nvshmem::state::boot::own_part;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::pe::{Pe, config as initial};
-use crate::nvshmem::state::plan::own;
+use crate::nvshmem::state::team::Circle;
 use crate::nvshmem::state::team::{PREDEFINED, Team, lowest};
 use crate::sys::*;
 
@@ -218,7 +218,7 @@ pub(crate) fn init(config: &nvshmem_team_config_t, size: i32, index: i32) -> Out
     // As the library, which waits for the whole device.
     pe.device.synchronize();
     let segment = &pe.boot.segment;
-    let mine = &own(segment, pe.me()).join;
+    let mine = &own_part(segment, pe.me()).join;
     let set = |at: usize, word: u64| mine[at].store(word, Ordering::Release);
     let free = pe.teams.free();
     set(SEEN, 0);
@@ -227,7 +227,7 @@ pub(crate) fn init(config: &nvshmem_team_config_t, size: i32, index: i32) -> Out
     set(PLACE, u64::from(size.cast_unsigned()) << 32 | u64::from(index.cast_unsigned()));
     set(ID, id);
     segment.head().news.ring();
-    let load = |pe: usize, at: usize| own(segment, pe).join[at].load(Ordering::Acquire);
+    let load = |pe: usize, at: usize| own_part(segment, pe).join[at].load(Ordering::Acquire);
     let here = || -> Vec<usize> { (0..pe.size()).filter(|&other| load(other, ID) == id).collect() };
     let activity = Activity { kind: Kind::TeamInit, team: 0, number: id, bytes: 0 };
     wait(&pe, activity, || here().len() >= count);

@@ -1,114 +1,110 @@
-//! Collective operations of teams.
+//! The functions of NVSHMEM for collectives of teams.
 
 use std::ffi::{c_int, c_void};
 
-use super::super::basics::entry::Class;
-use super::super::basics::kind::Kind;
 use super::super::calls::collectives::{self, Collective};
-use super::super::calls::reduce::{Operator, Reduction, Type};
-use super::status;
+use super::{Class, frame};
+use crate::nvshmem::basics::Failed;
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::calls::collectives::{Operator, Reduction, Type};
 use crate::sys::*;
+use crate::table::exports;
 
-/// Of bytes.
+type Error = Failed;
+type Status = c_int;
+
+/// A collective that moves bytes.
 fn bytes(kind: Kind, (dest, source): (*mut c_void, *const c_void), count: usize, root: c_int) -> Collective {
     Collective { kind, dest, source, count, element: 1, root, reduction: None }
 }
 
-macro_rules! of_bytes {
-    ($($kind:ident: $name:ident $on_stream:ident;)*) => {$(
-        pub unsafe extern "C" fn $name(
-            team: nvshmem_team_t,
-            dest: *mut c_void,
-            src: *const c_void,
-            nelems: usize,
-        ) -> c_int {
-            status(stringify!($name), Class::Waits, || {
-                collectives::now(team, bytes(Kind::$kind, (dest, src), nelems, 0))
-            })
-        }
+exports! { MOVING: abi;
+    Waits fn nvshmem_alltoallmem(team: nvshmem_team_t, dest: *mut c_void, src: *const c_void, nelems: usize) {
+        collectives::now(team, bytes(Kind::AllToAll, (dest, src), nelems, 0))
+    }
 
-        pub unsafe extern "C" fn $on_stream(
-            team: nvshmem_team_t,
-            dest: *mut c_void,
-            src: *const c_void,
-            nelem: usize,
-            stream: cudaStream_t,
-        ) -> c_int {
-            let name = stringify!($on_stream);
-            status(name, Class::Enqueues, || {
-                collectives::on_stream(name, team, bytes(Kind::$kind, (dest, src), nelem, 0), stream)
-            })
-        }
-    )*};
-}
+    Enqueues fn nvshmemx_alltoallmem_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut c_void,
+        src: *const c_void,
+        nelem: usize,
+        stream: cudaStream_t,
+    ) {
+        collectives::on_stream(team, bytes(Kind::AllToAll, (dest, src), nelem, 0), stream)
+    }
 
-of_bytes! {
-    AllToAll: nvshmem_alltoallmem nvshmemx_alltoallmem_on_stream;
-    Fcollect: nvshmem_fcollectmem nvshmemx_fcollectmem_on_stream;
-}
+    Waits fn nvshmem_fcollectmem(team: nvshmem_team_t, dest: *mut c_void, src: *const c_void, nelems: usize) {
+        collectives::now(team, bytes(Kind::Fcollect, (dest, src), nelems, 0))
+    }
 
-pub unsafe extern "C" fn nvshmem_broadcastmem(
-    team: nvshmem_team_t,
-    dest: *mut c_void,
-    src: *const c_void,
-    nelems: usize,
-    root: c_int,
-) -> c_int {
-    status("nvshmem_broadcastmem", Class::Waits, || {
+    Enqueues fn nvshmemx_fcollectmem_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut c_void,
+        src: *const c_void,
+        nelem: usize,
+        stream: cudaStream_t,
+    ) {
+        collectives::on_stream(team, bytes(Kind::Fcollect, (dest, src), nelem, 0), stream)
+    }
+
+    Waits fn nvshmem_broadcastmem(
+        team: nvshmem_team_t,
+        dest: *mut c_void,
+        src: *const c_void,
+        nelems: usize,
+        root: c_int,
+    ) {
         collectives::now(team, bytes(Kind::Broadcast, (dest, src), nelems, root))
-    })
+    }
+
+    Enqueues fn nvshmemx_broadcastmem_on_stream(
+        team: nvshmem_team_t,
+        dest: *mut c_void,
+        src: *const c_void,
+        nelem: usize,
+        root: c_int,
+        stream: cudaStream_t,
+    ) {
+        collectives::on_stream(team, bytes(Kind::Broadcast, (dest, src), nelem, root), stream)
+    }
 }
 
-pub unsafe extern "C" fn nvshmemx_broadcastmem_on_stream(
-    team: nvshmem_team_t,
-    dest: *mut c_void,
-    src: *const c_void,
-    nelem: usize,
-    root: c_int,
-    stream: cudaStream_t,
-) -> c_int {
-    let name = "nvshmemx_broadcastmem_on_stream";
-    status(name, Class::Enqueues, || {
-        collectives::on_stream(name, team, bytes(Kind::Broadcast, (dest, src), nelem, root), stream)
-    })
+/// A reduction of elements of type `T`.
+fn reduction<T>(
+    kind: Kind,
+    (of, operator): (Type, Operator),
+    (dest, source): (*mut T, *const T),
+    count: usize,
+) -> Collective {
+    let reduction = Some(Reduction { operator, of });
+    Collective { kind, dest: dest.cast(), source: source.cast(), count, element: size_of::<T>(), root: 0, reduction }
 }
 
 macro_rules! reductions {
-    ($($type:ty: $of:ident $operator:ident $reduce:ident $scatter:ident;)*) => {$(
-        reductions!(one $type, $of $operator Reduce $reduce);
-        reductions!(one $type, $of $operator ReduceScatter $scatter);
-    )*
+    ($($type:ty: $of:ident $operator:ident $reduce:ident $scatter:ident;)*) => {
+        exports! { REDUCTIONS: abi; $(
+            Enqueues fn $reduce(
+                team: nvshmem_team_t,
+                dest: *mut $type,
+                src: *const $type,
+                nreduce: usize,
+                stream: cudaStream_t,
+            ) {
+                let how = (Type::$of, Operator::$operator);
+                collectives::on_stream(team, reduction(Kind::Reduce, how, (dest, src), nreduce), stream)
+            }
 
-        /// The reduction of that name.
-        pub(super) fn reduction(name: &str) -> Option<*mut c_void> {
-            let all: &[(&str, *const ())] = &[$(
-                (stringify!($reduce), $reduce as *const ()), (stringify!($scatter), $scatter as *const ()),
-            )*];
-            all.iter().find(|(other, _)| *other == name).map(|(_, function)| function.cast_mut().cast())
-        }
-    };
-    (one $type:ty, $of:ident $operator:ident $kind:ident $name:ident) => {
-        pub unsafe extern "C" fn $name(
-            team: nvshmem_team_t,
-            dest: *mut $type,
-            src: *const $type,
-            nreduce: usize,
-            stream: cudaStream_t,
-        ) -> c_int {
-            let name = stringify!($name);
-            status(name, Class::Enqueues, || {
-                let collective = Collective {
-                    kind: Kind::$kind,
-                    dest: dest.cast(),
-                    source: src.cast(),
-                    count: nreduce,
-                    element: size_of::<$type>(),
-                    root: 0,
-                    reduction: Some(Reduction { operator: Operator::$operator, of: Type::$of }),
-                };
-                collectives::on_stream(name, team, collective, stream)
-            })
-        }
+            Enqueues fn $scatter(
+                team: nvshmem_team_t,
+                dest: *mut $type,
+                src: *const $type,
+                nreduce: usize,
+                stream: cudaStream_t,
+            ) {
+                let how = (Type::$of, Operator::$operator);
+                collectives::on_stream(team, reduction(Kind::ReduceScatter, how, (dest, src), nreduce), stream)
+            }
+        )* }
     };
 }
 

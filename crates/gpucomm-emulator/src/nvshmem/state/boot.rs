@@ -1,20 +1,14 @@
-//! The bootstrap: PEs find each other, before any of them has a device.
+//! The bootstrap: PEs find each other, before any of them has a device, and what they keep in their segment.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use super::deed::Activity;
-use super::plan::Nvshmem;
-use crate::meet::futex::SLICE;
-use crate::meet::join::{self, Clash};
-use crate::meet::layout::{Life, MAX_RANKS};
 use crate::meet::register;
-use crate::meet::segment::{Id, Segment};
-use crate::meet::waits::Waits;
-use crate::meet::watch::{Deed as _, Party, Phase, Watch};
-use crate::nvshmem::basics::entry::{Outcome, refused, wrong};
-use crate::nvshmem::basics::kind::Kind;
+use crate::meet::register::Clash;
+use crate::meet::segment::{Id, Life, MAX_RANKS, Plan, Segment};
+use crate::meet::watch::{Deed, Party, Phase, Waits, Watch};
+use crate::nvshmem::basics::{Kind, Outcome, refused, wrong};
 use crate::report;
 use crate::settings::{DeadPeer, settings};
 use crate::sys::{NVSHMEMX_ERROR_INTERNAL, NVSHMEMX_ERROR_INVALID_VALUE};
@@ -43,31 +37,28 @@ impl Boot {
         };
         let segment = register::open::<Nvshmem>(id)
             .map_err(|trouble| refused(NVSHMEMX_ERROR_INTERNAL, format!("the bootstrap fails: {trouble:?}")))?;
-        join::claim(&segment, me, count).map_err(|clash| {
+        register::claim(&segment, me, count).map_err(|clash| {
             wrong(match clash {
                 Clash::Size(theirs) => format!("PE {me} says {count} PEs, another one {theirs}: they wait for ever"),
                 Clash::Twice => format!("there are two PEs {me}, expected one of each number: they wait for ever"),
             })
         })?;
         let boot = Arc::new(Self { me, size: count, segment, waits: Waits::default(), operations: AtomicU64::new(0) });
-        join::announce(&boot.segment, me);
+        register::announce(&boot.segment, me);
         boot.wait_for_all();
         register::complete(&boot.segment);
         Ok(boot)
     }
 
     fn wait_for_all(&self) {
-        let head = self.segment.head();
         let activity = Activity { kind: Kind::Bootstrap, team: 0, number: 1, bytes: 0 };
         let mut watch = Watch::new(self, &self.segment, activity, None);
-        loop {
-            let heard = head.news.read();
-            if head.joined.load(Ordering::Acquire) as usize == self.size {
-                break;
-            }
-            watch.check(|peer| self.segment.rank(peer).life() == Life::Absent);
-            head.news.sleep(heard, SLICE);
-        }
+        let absent = |peer: usize| self.segment.rank(peer).life() == Life::Absent;
+        // PEs wait for each other for ever, whatever becomes of one.
+        let _ = register::wait_for_all(&self.segment, self.size, || {
+            watch.check(absent);
+            None::<()>
+        });
         activity.publish(self.segment.rank(self.me), Phase::Done);
     }
 
@@ -125,4 +116,96 @@ pub(crate) fn tell_of_death(boot: &Boot, peer: usize, activity: &Activity) {
         boot.me,
         activity.describe()
     ));
+}
+
+/// What a PE does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Activity {
+    pub(crate) kind: Kind,
+    pub(crate) team: u32,
+    /// Which one of the team, from 1.
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Deed for Activity {
+    fn numbers(&self) -> (u8, u32, [u64; 2]) {
+        (self.kind as u8, self.team, [self.number, self.bytes])
+    }
+
+    fn from_numbers(code: u8, peer: u32, [number, bytes]: [u64; 2]) -> Option<Self> {
+        Some(Self { kind: Kind::from_code(u64::from(code))?, team: peer, number, bytes })
+    }
+
+    fn describe(&self) -> String {
+        let Self { kind, team, number, bytes } = self;
+        match kind {
+            Kind::Bootstrap | Kind::Init | Kind::Finalize => kind.name().to_owned(),
+            Kind::WaitUntil => format!("wait_until on a stream, for a value at {bytes:#x}"),
+            Kind::TeamInit => format!("team_init by the id {number:#x}"),
+            _ if *bytes == 0 => format!("{} of team {team} (its call #{number})", kind.name()),
+            _ => format!("{} of {bytes} bytes, of team {team} (its call #{number})", kind.name()),
+        }
+    }
+
+    fn idle(life: Life) -> Option<&'static str> {
+        match life {
+            Life::Absent => Some("has not come to the start"),
+            Life::Destroyed => Some("has finalized"),
+            Life::Aborted => Some("has given up"),
+            Life::Dead => Some("is dead"),
+            Life::Joined => None,
+        }
+    }
+}
+
+/// The most teams that there can be at once.
+pub(crate) const MAX_TEAMS: usize = 128;
+
+/// What a member of a team shows when they meet.
+pub(crate) const WORDS: usize = 11;
+
+/// What a PE shows that makes a team by an id.
+pub(crate) const JOIN_WORDS: usize = 5;
+
+/// The plan of the segments of PEs.
+#[derive(Debug)]
+pub(crate) struct Nvshmem;
+
+// SAFETY: all parts are atomics, of which every value is valid. The name is used here only.
+unsafe impl Plan for Nvshmem {
+    const NAME: [u8; 8] = *b"gpushmem";
+    type Common = AtomicU32;
+    type Own = Own;
+    type Between = AtomicU32;
+}
+
+/// What a PE shows.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// Its device, as the machine numbers them.
+    pub(crate) device: AtomicI32,
+    /// How much of it is its own, in thousandths of a percent; 0 where nobody said.
+    pub(crate) share: AtomicU32,
+    /// Where its heap begins.
+    pub(crate) heap: [AtomicU64; 4],
+    /// It makes a team by an id: see `calls::teams`.
+    pub(crate) join: [AtomicU64; JOIN_WORDS],
+    /// How far it is in each team.
+    pub(crate) slots: [Slot; MAX_TEAMS],
+}
+
+/// How far a PE is in a team.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// Which team, and how often it has come and gone.
+    pub(crate) told: AtomicU64,
+    pub(crate) words: [AtomicU64; WORDS],
+}
+
+/// What a PE shows in a segment.
+pub(crate) fn own_part(segment: &Segment, pe: usize) -> &Own {
+    segment.own_of::<Nvshmem>(pe)
 }

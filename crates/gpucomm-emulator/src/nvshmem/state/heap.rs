@@ -1,4 +1,4 @@
-//! The symmetric heap: allocations at the same offsets on all PEs.
+//! The symmetric heap: allocations at the same offsets on all PEs, and memory of programs that became symmetric.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -6,18 +6,13 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use super::regions::Regions;
-use super::space::Space;
 use crate::lock::lock;
-use crate::memory::block::Block;
-use crate::memory::heap::{self, Heap};
-use crate::memory::map::{self, Kind};
+use crate::memory::heap::{Block, Heap};
+use crate::memory::map::Kind;
 use crate::memory::object::Location;
-use crate::memory::space::held::InUse;
-use crate::memory::space::locate;
-use crate::memory::{poison, symmetric};
-use crate::nvshmem::basics::entry::{Outcome, wrong};
-use crate::nvshmem::basics::environment::size;
+use crate::memory::usage::InUse;
+use crate::memory::{heap, map, object, symmetric, usage};
+use crate::nvshmem::basics::{Outcome, variable_size, wrong};
 use crate::settings::settings;
 
 /// From so many bytes on, pages go back to the system when memory is freed.
@@ -75,9 +70,9 @@ impl Symmetric {
     pub(crate) fn new(me: usize, device: i32, places: &[Location]) -> io::Result<Self> {
         let heaps = places.iter().map(|place| symmetric::of(place, device)).collect::<io::Result<Vec<_>>>()?;
         let most = heaps.iter().map(|heap| heap.ground.total).min().unwrap_or(0);
-        let step = size("NVSHMEM_CUMEM_GRANULARITY", 512 << 20).clamp(2 << 20, 2 << 30);
+        let step = variable_size("NVSHMEM_CUMEM_GRANULARITY", 512 << 20).clamp(2 << 20, 2 << 30);
         let wide = settings().nvshmem >= 3_05_00;
-        let limit = size("NVSHMEM_MAX_MEMORY_PER_GPU", if wide { 256 << 30 } else { 128 << 30 });
+        let limit = variable_size("NVSHMEM_MAX_MEMORY_PER_GPU", if wide { 256 << 30 } else { 128 << 30 });
         let space = Space::new(step, limit.min(most.saturating_add(1)));
         let inner = Inner { space, live: BTreeMap::new(), lost: false };
         Ok(Self { me, device, heaps, inner: Mutex::new(inner), regions: Regions::default() })
@@ -114,7 +109,7 @@ impl Symmetric {
     /// Leaves in new memory what nobody should count on.
     pub(crate) fn soil(&self, offset: u64, bytes: u64) {
         // SAFETY: the range was just taken, and no PE uses it before all have it.
-        unsafe { poison::fill(self.at(self.me, offset), bytes as usize) };
+        unsafe { object::poison(self.at(self.me, offset), bytes as usize) };
     }
 
     /// Gives an allocation back. Whether there is one at `offset`.
@@ -180,7 +175,7 @@ impl Symmetric {
         let found = self.find(ptr.addr());
         match found {
             Some((pe, offset)) if pe == self.me => {
-                let used = locate::hold(ptr, bytes).map_err(|fault| wrong(format!("{what}: {}", fault.text)))?;
+                let used = usage::hold(ptr, bytes).map_err(|fault| wrong(format!("{what}: {}", fault.text)))?;
                 Ok(Place { offset, used })
             }
             Some((pe, _)) => Err(wrong(format!(
@@ -202,5 +197,175 @@ impl Drop for Symmetric {
     fn drop(&mut self) {
         // The process ends, or has left the job without finalize. No later allocation takes this memory.
         self.clear();
+    }
+}
+
+// none, the heap becomes longer by steps, up to a limit.
+
+/// What allocations are multiples of.
+const UNIT: u64 = 512;
+
+#[derive(Debug)]
+pub(crate) struct Space {
+    free: BTreeMap<u64, u64>,
+    /// How long it is.
+    pub(crate) length: u64,
+    step: u64,
+    /// It is never as long as this.
+    limit: u64,
+}
+
+impl Space {
+    pub(crate) fn new(step: u64, limit: u64) -> Self {
+        Self { free: BTreeMap::new(), length: 0, step, limit: limit.next_multiple_of(step) }
+    }
+
+    /// By how much it has to grow for so many bytes; `None` where it cannot be so long.
+    pub(crate) fn growth(&self, bytes: u64, align: u64) -> Option<u64> {
+        let growth = bytes.checked_add(align)?.checked_next_multiple_of(self.step)?;
+        (self.length.checked_add(growth)? < self.limit).then_some(growth)
+    }
+
+    pub(crate) fn grow(&mut self, growth: u64) {
+        self.put(self.length, growth);
+        self.length += growth;
+    }
+
+    /// Takes `bytes` that begin at a multiple of `align`, 0 for any: where they begin, and how many they are with what is lost.
+    pub(crate) fn take(&mut self, bytes: u64, align: u64) -> Option<(u64, u64)> {
+        let span = bytes.checked_add(align)?.checked_next_multiple_of(UNIT)?;
+        let (&start, &length) = self.free.iter().find(|&(_, &length)| length >= span)?;
+        self.free.remove(&start);
+        if length > span {
+            self.free.insert(start + span, length - span);
+        }
+        let begin = start.next_multiple_of(align.max(1));
+        if begin > start {
+            self.put(start, begin - start);
+        }
+        Some((begin, start + span - begin))
+    }
+
+    /// Takes back what [`Self::take`] gave.
+    pub(crate) fn put(&mut self, mut start: u64, mut length: u64) {
+        if let Some((&before, &bytes)) = self.free.range(..start).next_back()
+            && before + bytes == start
+        {
+            self.free.remove(&before);
+            (start, length) = (before, length + bytes);
+        }
+        if let Some(bytes) = self.free.remove(&(start + length)) {
+            length += bytes;
+        }
+        self.free.insert(start, length);
+    }
+}
+
+#[test]
+fn the_first_gap_is_taken_and_the_end_grows() {
+    let mut space = Space::new(4096, 3 * 4096);
+    assert_eq!((space.take(1, 0), space.growth(5000, 0)), (None, Some(8192)));
+    assert_eq!(space.growth(4096, 8192), None, "never as long as the limit");
+    space.grow(8192);
+    let all: Vec<_> = [1, 513, 600].map(|bytes| space.take(bytes, 0).unwrap()).into();
+    assert_eq!(all, [(0, 512), (512, 1024), (1536, 1024)]);
+    space.put(512, 1024);
+    // What begins later leaves what lies before it.
+    assert_eq!(space.take(100, 2048), Some((4096, 1024)));
+    assert_eq!(space.take(1024, 0), Some((512, 1024)));
+    assert_eq!(space.take(1024, 0), Some((2560, 1024)));
+    space.put(0, 512);
+    space.put(2560, 1024);
+    assert_eq!(space.take(4096, 0), None);
+    assert_eq!(space.growth(1, 0), None);
+}
+
+/// A region, on all PEs.
+#[derive(Debug)]
+struct Region {
+    /// The object of each PE, and where in it the region begins.
+    parts: Vec<(&'static Heap, u64)>,
+    bytes: u64,
+    blocks: Vec<Arc<Block>>,
+    /// The program must not unmap what it has registered.
+    _used: InUse,
+}
+
+/// All regions, at numbers that all PEs agree on, for they come and go together.
+#[derive(Debug, Default)]
+pub(crate) struct Regions(Mutex<Vec<Option<Region>>>);
+
+fn address(heap: &Heap, offset: u64) -> *mut u8 {
+    heap.ground.arena().map_or(std::ptr::null_mut(), |arena| arena.at(offset))
+}
+
+impl Regions {
+    /// Adds the one that begins at these places of the PEs: its number.
+    pub(crate) fn add(&self, device: i32, places: &[Location], bytes: u64, used: InUse) -> io::Result<usize> {
+        let part = |place: &Location| {
+            let object = Location { offset: 0, ..*place };
+            symmetric::of(&object, device).map(|heap| (heap, place.offset))
+        };
+        let parts = places.iter().map(part).collect::<io::Result<Vec<_>>>()?;
+        let mut all = lock(&self.0);
+        let twice = |other: &Region| {
+            let pairs = other.parts.iter().zip(&parts);
+            pairs
+                .into_iter()
+                .any(|(one, new)| std::ptr::eq(one.0, new.0) && one.1 < new.1 + bytes && new.1 < one.1 + other.bytes)
+        };
+        if all.iter().flatten().any(twice) {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "some of it is registered already"));
+        }
+        let blocks = parts.iter().map(|(heap, offset)| heap.place(*offset, bytes)).collect();
+        let region = Some(Region { parts, bytes, blocks, _used: used });
+        match all.iter().position(Option::is_none) {
+            Some(free) => {
+                all[free] = region;
+                Ok(free)
+            }
+            None => {
+                all.push(region);
+                Ok(all.len() - 1)
+            }
+        }
+    }
+
+    /// Takes one away, which must begin there and have as many bytes.
+    pub(crate) fn remove(&self, me: usize, ptr: *const c_void, bytes: u64) -> Option<usize> {
+        let mut all = lock(&self.0);
+        let begins = |region: &Region| {
+            let (heap, offset) = region.parts[me];
+            address(heap, offset).addr() == ptr.addr() && region.bytes == bytes
+        };
+        let number = all.iter().position(|region| region.as_ref().is_some_and(begins))?;
+        let region = all[number].take()?;
+        for ((heap, offset), block) in region.parts.iter().zip(&region.blocks) {
+            heap.condemn(*offset);
+            heap.bury(block);
+        }
+        Some(number)
+    }
+
+    /// Which PE's part of which region begins at `offset` of an object, or holds it, and where.
+    pub(crate) fn find(&self, heap: &'static Heap, offset: u64) -> Option<(usize, usize, u64)> {
+        lock(&self.0).iter().enumerate().find_map(|(number, region)| {
+            let region = region.as_ref()?;
+            let holds = |(other, begin): &(&'static Heap, u64)| {
+                std::ptr::eq(*other, heap) && (*begin..begin + region.bytes).contains(&offset)
+            };
+            let pe = region.parts.iter().position(holds)?;
+            Some((number, pe, offset - region.parts[pe].1))
+        })
+    }
+
+    /// The address of a place in a PE's part of a region.
+    pub(crate) fn at(&self, number: usize, pe: usize, offset: u64) -> *mut u8 {
+        let all = lock(&self.0);
+        let region = all.get(number).and_then(Option::as_ref);
+        region.map_or(std::ptr::null_mut(), |region| {
+            let (heap, begin) = region.parts[pe];
+            address(heap, begin + offset)
+        })
     }
 }

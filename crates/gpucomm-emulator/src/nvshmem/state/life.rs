@@ -6,8 +6,8 @@ use super::boot::Boot;
 use super::pe::Pe;
 use crate::cuda::core::device;
 use crate::lock::lock;
-use crate::nvshmem::basics::entry::{Outcome, wrong};
-use crate::nvshmem::launch::job::Job;
+use crate::nvshmem::basics::{Outcome, wrong};
+use crate::nvshmem::launch::Job;
 use crate::sys::*;
 
 /// How far this process has come.

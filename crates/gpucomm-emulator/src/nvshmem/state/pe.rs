@@ -5,18 +5,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::boot::Boot;
-use super::circle::Circle;
-use super::deed::Activity;
 use super::heap::Symmetric;
 use super::internal::Internal;
-use super::late::Late;
-use super::plan::own;
 use super::team::{PREDEFINED, Team, Teams};
 use crate::cuda::core::device::{self, Device};
 use crate::memory::object::Location;
 use crate::memory::symmetric;
-use crate::nvshmem::basics::entry::{Outcome, refused, wrong};
-use crate::nvshmem::basics::kind::Kind;
+use crate::nvshmem::basics::Kind;
+use crate::nvshmem::basics::{Outcome, refused, wrong};
+use crate::nvshmem::state::boot::Activity;
+use crate::nvshmem::state::boot::own_part;
+use crate::nvshmem::state::internal::Late;
+use crate::nvshmem::state::team::Circle;
 use crate::settings::settings;
 use crate::sys::*;
 
@@ -52,7 +52,7 @@ impl Pe {
         let failed = |text: String| refused(NVSHMEMX_ERROR_INTERNAL, text);
         device::start(ordinal).map_err(|error| failed(format!("device {ordinal} does not answer: {}", error.0)))?;
         let device = device::device(ordinal).map_err(|error| failed(format!("no device {ordinal}: {}", error.0)))?;
-        let mine = own(&boot.segment, boot.me);
+        let mine = own_part(&boot.segment, boot.me);
         let mapped = |error: std::io::Error| failed(format!("the symmetric heap cannot be mapped: {error}"));
         let heap = symmetric::own(ordinal).map_err(mapped)?;
         let place = symmetric::begin(heap).ok_or_else(|| failed("the symmetric heap has no memory".to_owned()))?;
@@ -66,7 +66,7 @@ impl Pe {
         let most = variable("NVSHMEM_MAX_TEAMS").unwrap_or(most).max(least);
         let first = Circle::new(0, 1, boot.me, (0..boot.size).collect());
         let turn = first.meet(boot, begin, &[], None)?;
-        let others: Vec<_> = (0..boot.size).map(|pe| own(&boot.segment, pe)).collect();
+        let others: Vec<_> = (0..boot.size).map(|pe| own_part(&boot.segment, pe)).collect();
         let places: Vec<Location> = others
             .iter()
             .map(|other| Location::from_words(other.heap.each_ref().map(|word| word.load(Ordering::Relaxed))))

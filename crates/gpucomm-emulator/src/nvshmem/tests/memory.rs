@@ -124,15 +124,15 @@ fn memory_that_programs_have_mapped_becomes_symmetric() {
 
 fn regions(stage: &Stage) {
     use crate::memory::access::Access;
-    use crate::memory::space::physical::{Nature, Physical};
-    use crate::memory::space::table;
+    use crate::memory::mapped;
+    use crate::memory::mapped::{Nature, Physical};
 
-    let (bytes, device) = (table::GRANULARITY, stage.me as i32);
+    let (bytes, device) = (mapped::GRANULARITY, stage.me as i32);
     let nature = Nature { ordinal: device, handles: 1, rdma: false };
     let physical = Physical::new(bytes as u64, nature).unwrap();
-    let base = table::reserve(bytes, 0).unwrap();
-    table::map(base, bytes, &physical).unwrap();
-    table::set_access(base, bytes, &[(device, Access::ReadWrite)]).unwrap();
+    let base = mapped::reserve(bytes, 0).unwrap();
+    mapped::map(base, bytes, &physical).unwrap();
+    mapped::set_access(base, bytes, &[(device, Access::ReadWrite)]).unwrap();
     let (next, own) = (stage.next() as i32, std::ptr::with_exposed_provenance_mut::<u64>(base));
     stage.fill(own, &[1, 2, 3]);
     let plain = stage.words(4, 0);
@@ -156,8 +156,8 @@ fn regions(stage: &Stage) {
             assert_eq!(nvshmemx_buffer_unregister_symmetric(shared.cast(), bytes), 0);
         }
     }
-    table::unmap(base, bytes).unwrap();
-    table::free(base, bytes).unwrap();
+    mapped::unmap(base, bytes).unwrap();
+    mapped::free(base, bytes).unwrap();
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn memory_of_pools_and_of_nccl() {
     assert_eq!(tried(memory, &stream, 0), ALL, "pools are made open to all");
     ok!(cudaFree(memory));
     use crate::cuda::tasks::memory::{allocate, unmap};
-    let memory = allocate(0, 4096, crate::memory::block::Origin::Nccl).unwrap();
+    let memory = allocate(0, 4096, crate::memory::heap::Origin::Nccl).unwrap();
     assert_eq!(tried(memory, &stream, 0), ALL);
     unmap(memory).unwrap();
 }

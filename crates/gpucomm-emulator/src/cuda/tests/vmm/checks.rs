@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cuda::core::stream::come_to_the_end;
-use crate::memory::space::locate::hold;
+use crate::memory::usage::hold;
 use crate::report::expected::reported;
 
 #[test]

@@ -203,7 +203,7 @@ fn fresh_memory_is_no_zeros() {
         let stream = TestStream::new(2);
         let (handle, at) = (memory(2, GRAIN), room(GRAIN));
         assert_eq!((map(at, GRAIN, 0, handle, 0), allow(at, GRAIN, 2, BOTH)), (0, 0));
-        assert_eq!(download::<u8>(pointer(at + GRAIN as u64 - 1), 1, stream.0), [crate::memory::poison::POISON]);
+        assert_eq!(download::<u8>(pointer(at + GRAIN as u64 - 1), 1, stream.0), [crate::memory::object::POISON]);
         assert_eq!((release(handle), unmap(at, GRAIN), free(at, GRAIN)), (0, 0, 0));
     });
 }
