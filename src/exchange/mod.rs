@@ -63,21 +63,19 @@
 
 #[cfg(any(feature = "mpi", feature = "pmix", test, fuzzing))]
 mod announced;
-mod answers;
 mod c10d;
+mod collectives;
 mod digest;
 mod directory;
 mod fds;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "../../fuzz/harness/mod.rs"]
 pub mod fuzz;
 mod generation;
 mod handle;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 mod id;
-#[cfg(any(feature = "mpi", feature = "pmix", test, fuzzing))]
-mod interfaces;
-mod kind;
 #[cfg(feature = "mpi")]
 mod mpi_place;
 mod net;
@@ -85,13 +83,11 @@ mod notes;
 #[cfg(feature = "pmix")]
 mod pmix;
 mod store;
-mod system;
+mod subsets;
 mod table;
 mod tcp;
 mod threads;
-mod together;
 mod view;
-mod views;
 mod vote;
 mod wire;
 
@@ -103,9 +99,9 @@ pub use fds::{FdSocket, MAX_FDS};
 pub use handle::Exchange;
 #[cfg(feature = "mpi")]
 pub use mpi_place::MpiPlace;
-pub(crate) use net::listen::PATIENCE;
+pub(crate) use net::address::PATIENCE;
 #[cfg(feature = "nccl")]
-pub(crate) use net::resolve::resolve;
+pub(crate) use net::address::resolve;
 #[cfg(feature = "pmix")]
 pub use pmix::PmixPlace;
 pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};

@@ -1,7 +1,9 @@
-//! What an exchange stands on: a map of keys that all ranks see.
+//! The interface of stores: maps of keys to bytes that all ranks see.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use rustix::rand::GetRandomFlags;
 
 use crate::error::{Error, Result};
 
@@ -149,6 +151,88 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
 }
 
+/// A store whose answers are checked: a store of the user may break its rules.
+///
+/// Each answer has the right number of values, and none of them is too long.
+#[derive(Debug)]
+pub(super) struct Checked<S>(pub(super) S);
+
+fn broken_rule(
+    method: &'static str,
+    key: &str,
+    expected: impl std::fmt::Display,
+    got: impl std::fmt::Display,
+) -> Error {
+    let reason = format!("the store has broken its rules: expected {expected}, got {got}");
+    Error::Exchange { operation: method, key: key.to_owned(), reason }
+}
+
+fn check_found(method: &'static str, key: &str, value: Option<&[u8]>) -> Result<()> {
+    match value {
+        Some(value) if value.len() > MAX_VALUE => {
+            Err(broken_rule(method, key, format_args!("at most {MAX_VALUE} bytes"), value.len()))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl<S: Store> Store for Checked<S> {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn id(&self) -> u64 {
+        self.0.id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        self.0.set(key, value, within)
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        const METHOD: &str = "Store::get";
+        let values = self.0.get(keys, within)?;
+        if values.len() != keys.len() {
+            let key = keys.first().copied().unwrap_or_default();
+            return Err(broken_rule(METHOD, key, format_args!("{} values", keys.len()), values.len()));
+        }
+        keys.iter().zip(&values).try_for_each(|(key, value)| check_found(METHOD, key, value.as_deref()))?;
+        Ok(values)
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        self.0.add(key, by, within)
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        let swap = self.0.compare_and_set(key, expected, value, within)?;
+        if let Swap::Found(found) = &swap {
+            check_found("Store::compare_and_set", key, found.as_deref())?;
+        }
+        Ok(swap)
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        self.0.delete(key, within)
+    }
+
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        self.0.clear(prefix, within)
+    }
+
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        let ends = self.0.ended(ids, within)?;
+        if ends.len() != ids.len() {
+            return Err(broken_rule("Store::ended", "", format_args!("{} answers", ids.len()), ends.len()));
+        }
+        Ok(ends)
+    }
+}
+
 /// Refuses a rank that is none, as `operation`.
 pub(super) fn check_rank(operation: &'static str, rank: usize, size: usize) -> Result<()> {
     if rank < size {
@@ -165,11 +249,16 @@ pub(super) fn check_value(operation: &'static str, len: usize) -> Result<()> {
     Err(Error::argument(operation, "value", format_args!("at most {MAX_VALUE} bytes"), format_args!("{len} bytes")))
 }
 
+/// Random bytes of the system, which nobody else draws or foretells.
+pub(super) fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    // Once the system has started, it gives so few bytes at once, and a call fails only when a signal interrupts it.
+    while !matches!(rustix::rand::getrandom(&mut bytes[..], GetRandomFlags::empty()), Ok(32)) {}
+    bytes
+}
+
 /// A number that nobody else draws.
 pub(super) fn nonce() -> u64 {
-    let mut bytes = [0; 8];
-    // The kernel's source gives such a few bytes whole once the machine has started, and has no other failure.
-    // SAFETY: the kernel writes at most as many bytes as the array has, for which every value is valid.
-    while unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != bytes.len().cast_signed() {}
-    u64::from_le_bytes(bytes)
+    let [a, b, c, d, e, f, g, h, ..] = random();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }

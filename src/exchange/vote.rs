@@ -1,10 +1,10 @@
-//! Votes: one answer on all ranks.
+//! Votes: all ranks get the same result.
 
 use std::fmt;
 use std::time::Duration;
 
+use super::collectives::kind;
 use super::handle::Exchange;
-use super::kind;
 use super::store::Swap;
 use super::view::{Came, GRACE, View, patiently};
 use super::wire::{Reader, Writer};
@@ -86,7 +86,7 @@ impl Exchange {
             Ok(()) => Writer::default().u8(1).text(clipped(matter)),
             Err(why) => Writer::default().u8(0).text(clipped(why)),
         };
-        // Who comes shortly before the end learns the answer, too: the store may be busy for a moment.
+        // A rank that votes shortly before the deadline learns the result, too, even if the store is busy for a moment.
         let patience = Deadline::after(deadline.remaining().max(GRACE));
         self.put(round, operation, kind::VOTE, &ballot.0, &patience)?;
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
@@ -104,8 +104,8 @@ impl Exchange {
     }
 }
 
-/// Waits until each key has come or its member has ended, or until time is up; the first rank for which that is so writes what
-/// `propose` makes of it to the key `verdict`, and all return what stands there.
+/// Waits until each key is set or its member has departed, or until the deadline. The first rank that gets there writes what `propose` makes
+/// of it to the key `verdict`, and all ranks return that value.
 pub(super) fn decide(
     view: &View,
     verdict: &str,
@@ -134,13 +134,13 @@ pub(super) fn decide(
     }
 }
 
-/// The error for a verdict that none of us has written.
+/// The error for a verdict that no rank has written.
 pub(super) fn unreadable(operation: &'static str, key: &str, bytes: &[u8]) -> Error {
     let reason = format!("expected a verdict, got {} bytes that are none", bytes.len());
     Error::Exchange { operation, key: key.to_owned(), reason }
 }
 
-/// How a member that did not come is told of.
+/// Why a member did not vote.
 fn absent(came: &Came) -> Option<String> {
     match came {
         Came::Value(_) => None,
@@ -149,7 +149,7 @@ fn absent(came: &Came) -> Option<String> {
     }
 }
 
-/// What the ballots on a matter come to.
+/// Counts the ballots on a matter.
 pub(super) fn count(round: u64, matter: &str, came: &[Came]) -> Vote {
     let mut vote = Vote::default();
     for (rank, came) in came.iter().enumerate() {
@@ -174,7 +174,7 @@ pub(super) fn count(round: u64, matter: &str, came: &[Came]) -> Vote {
     vote
 }
 
-/// What is voted on, in words.
+/// A matter, in words.
 fn named(matter: &str) -> &str {
     if matter.is_empty() { "something of the program" } else { matter }
 }

@@ -1,14 +1,14 @@
-//! Where the ranks of a TCPStore meet.
+//! The address of a TCPStore at which ranks meet.
 
 use std::io;
 use std::time::Duration;
 
-use super::client::{C10d, Way};
-use super::dialect::Dialect;
-use super::service;
+use super::client::{C10d, Speaker};
+use super::codec::Dialect;
+use super::server;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
-use crate::exchange::net::listen::{PATIENCE, listen};
+use crate::exchange::net::address::{PATIENCE, listen};
 use crate::exchange::store::check_rank;
 
 /// The longest prefix of keys, in bytes.
@@ -151,9 +151,9 @@ impl C10dPlace {
             |error: io::Error| Error::Exchange { operation, key: self.address.clone(), reason: error.to_string() };
         let deadline = self.deadline();
         let listener = listen(addresses, PATIENCE, &deadline).map_err(fail)?;
-        let server = service::start(listener, size).map_err(fail)?;
-        let way = self.way(server.address.to_string(), (0, size), true);
-        C10d::connect(operation, way, Some(server), &deadline)
+        let server = server::start(listener, size).map_err(fail)?;
+        let address = server.address.to_string();
+        C10d::connect(operation, self.speaker(), address, (0, size), true, Some(server), &deadline)
     }
 
     /// The store of a rank, be it rank 0, at a server that is there or will be: where `TORCHELASTIC_USE_AGENT_STORE` is `True`, that of
@@ -181,15 +181,16 @@ impl C10dPlace {
     fn join(&self, operation: &'static str, (rank, size): (usize, usize), at_rank_0: bool) -> Result<C10d> {
         check_rank(operation, rank, size)?;
         self.check_prefix(operation)?;
-        C10d::connect(operation, self.way(self.address.clone(), (rank, size), at_rank_0), None, &self.deadline())
+        let (address, deadline) = (self.address.clone(), self.deadline());
+        C10d::connect(operation, self.speaker(), address, (rank, size), at_rank_0, None, &deadline)
     }
 
     fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout.unwrap_or_else(default_timeout))
     }
 
-    fn way(&self, address: String, (rank, size): (usize, usize), at_rank_0: bool) -> Way {
-        Way { address, rank, size, prefix: self.prefix.clone(), dialect: self.dialect, at_rank_0 }
+    fn speaker(&self) -> (Speaker, String) {
+        (Speaker { wanted: self.dialect }, self.prefix.clone())
     }
 
     fn check_prefix(&self, operation: &'static str) -> Result<()> {

@@ -1,15 +1,16 @@
 //! A rank of a job of PMIx, and how it meets the others.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::asked::asked;
-use super::meeting::Meeting;
-use super::session::{Session, check};
+use super::session::{Session, call_within, check};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::exchange::announced::{Announced, Host};
 use crate::exchange::handle::Exchange;
+use crate::exchange::store::{Store, Swap};
+use crate::exchange::tcp::Tcp;
 
 /// Where the ranks of a job meet that a launcher with PMIx has started, and who of them shares a node: `srun --mpi=pmix` of Slurm, `mpirun` of Open MPI, `prterun`.
 ///
@@ -147,7 +148,7 @@ impl PmixPlace {
                 let deadline = Deadline::after(timeout);
                 let reach = move || Ok(announced.reach(operation, rank, size, timeout));
                 // It ends by itself, but knows nothing of a rank 0 that has ended.
-                match asked(&deadline, || check(operation), reach)? {
+                match call_within(&deadline, || check(operation), reach)? {
                     Some(Ok(reached)) => reached?,
                     Some(Err(reason)) => {
                         return Err(Error::Exchange { operation, key: "the server of rank 0".to_owned(), reason });
@@ -156,11 +157,107 @@ impl PmixPlace {
                 }
             }
         };
-        let meeting = Arc::new(Meeting::new(operation, tcp));
+        let meeting = Arc::new(MeetingStore::new(operation, tcp));
         let exchange = Exchange::join_within(Arc::clone(&meeting), timeout)?;
         meeting.all_have_met();
         drop(self.session);
         Ok(exchange)
+    }
+}
+
+/// How long one read of keys waits, so that the end of a rank is noticed soon.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long PMIx may take to report the end of a rank that made the store fail.
+const TOLD: Duration = Duration::from_millis(500);
+
+/// The store of ranks that are about to meet. If PMIx reports that a rank has ended, no rank waits for it.
+struct MeetingStore {
+    operation: &'static str,
+    tcp: Tcp,
+    /// Whether all ranks have met. From then on the store reports the end of a rank to those that wait for it.
+    met: AtomicBool,
+}
+
+impl MeetingStore {
+    fn new(operation: &'static str, tcp: Tcp) -> Self {
+        Self { operation, tcp, met: AtomicBool::new(false) }
+    }
+
+    fn all_have_met(&self) {
+        self.met.store(true, Ordering::Relaxed);
+    }
+
+    /// The answer of the store, or an error if a rank has ended that all wait for.
+    fn unless_ended<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.met.load(Ordering::Relaxed) {
+            return ask();
+        }
+        let answer = ask();
+        if answer.is_err() {
+            // Rank 0, which serves, may be that rank, or have given up because of another one.
+            Deadline::after(TOLD).until(|| check(self.operation).map(|()| None::<()>))?;
+        }
+        answer
+    }
+}
+
+impl Store for MeetingStore {
+    fn rank(&self) -> usize {
+        self.tcp.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.tcp.size()
+    }
+
+    fn id(&self) -> u64 {
+        self.tcp.id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        self.unless_ended(|| self.tcp.set(key, value, within))
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        self.unless_ended(|| {
+            if self.met.load(Ordering::Relaxed) {
+                return self.tcp.get(keys, within);
+            }
+            let all = |values: &[Option<Vec<u8>>]| values.iter().all(Option::is_some);
+            let values = self.tcp.get(keys, within.min(LOOK))?;
+            // All keys are set, whoever has ended since.
+            if all(&values) {
+                return Ok(values);
+            }
+            let Err(ended) = check(self.operation) else { return Ok(values) };
+            // The rank may have set them after the read, and then ended.
+            let values = self.tcp.get(keys, Duration::ZERO)?;
+            if all(&values) { Ok(values) } else { Err(ended) }
+        })
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        self.unless_ended(|| self.tcp.add(key, by, within))
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        self.unless_ended(|| self.tcp.compare_and_set(key, expected, value, within))
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        self.unless_ended(|| self.tcp.delete(key, within))
+    }
+
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        self.unless_ended(|| self.tcp.clear(prefix, within))
+    }
+
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        if !self.met.load(Ordering::Relaxed) {
+            check(self.operation)?;
+        }
+        self.tcp.ended(ids, within)
     }
 }
 

@@ -1,16 +1,15 @@
-//! Where the ranks of a TCP store meet.
+//! The address at which the ranks of a TCP store meet.
 
 use std::io;
 use std::time::Duration;
 
-use super::client::Tcp;
-use super::gate::Gate;
-use super::greeting::MAX_JOB;
+use super::client::{Rank, Tcp};
+use super::greeting::{Admission, MAX_JOB};
 use super::secret::Secret;
 use super::server;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
-use crate::exchange::net::listen::{PATIENCE, listen};
+use crate::exchange::net::address::{PATIENCE, listen};
 use crate::exchange::store::check_rank;
 
 /// The address at which ranks meet over TCP: rank 0 serves, all come there.
@@ -168,10 +167,10 @@ impl TcpPlace {
         let fail =
             |error: io::Error| Error::Exchange { operation, key: addresses.join(", "), reason: error.to_string() };
         let listener = listen(addresses, patience, &deadline).map_err(fail)?;
-        let gate = Gate::new(self.job.clone(), size, self.secret.clone());
-        let server = server::start(listener, gate).map_err(fail)?;
+        let admission = Admission::new(self.job.clone(), size, self.secret.clone());
+        let server = server::start(listener, admission).map_err(fail)?;
         let address = server.address.to_string();
-        Tcp::connect(operation, address, (0, size), self.who(), Some(server), &deadline)
+        Tcp::connect(operation, address, self.rank(0, size), Some(server), &deadline)
     }
 
     /// The store of another rank than 0, or of a process beside them, which asks the server until it answers.
@@ -184,11 +183,11 @@ impl TcpPlace {
         let operation = "TcpPlace::connect";
         check_rank(operation, rank, size)?;
         self.check(operation)?;
-        Tcp::connect(operation, self.address.clone(), (rank, size), self.who(), None, &self.deadline())
+        Tcp::connect(operation, self.address.clone(), self.rank(rank, size), None, &self.deadline())
     }
 
-    fn who(&self) -> (String, Option<Secret>) {
-        (self.job.clone(), self.secret.clone())
+    fn rank(&self, rank: usize, size: usize) -> Rank {
+        Rank { rank, size, job: self.job.clone(), secret: self.secret.clone() }
     }
 
     fn deadline(&self) -> Deadline {

@@ -1,10 +1,10 @@
-//! Exchanges of some of the ranks.
+//! Exchanges of some of the ranks: subsets, splits, and the survivors of a failure.
 
 use std::sync::Arc;
 
+use super::collectives::kind;
 use super::digest::digest;
 use super::handle::Exchange;
-use super::kind;
 use super::store::{Swap, check_rank};
 use super::view::Came;
 use super::vote::{decide, unreadable};
