@@ -134,6 +134,8 @@ fn shown(file: &Path, names: &mut BTreeSet<String>) {
     for item in parse(file).items {
         match item {
             Item::Use(item) if is_public(&item.vis) => leaves(&item.tree, names),
+            // A hidden module is not part of the interface.
+            Item::Mod(item) if is_public(&item.vis) && text(&item.attrs).is_none() => {}
             Item::Mod(item) if is_public(&item.vis) && !APART.iter().any(|apart| item.ident == apart) => {
                 shown(&module(file, &item.ident.to_string()), names);
             }

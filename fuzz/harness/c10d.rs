@@ -1,4 +1,5 @@
-//! The protocol of PyTorch's store under a fuzzer. Whatever bytes come, nothing panics, and what is decoded encodes to the same bytes.
+//! The protocol of PyTorch's store under a fuzzer. Whatever bytes come, nothing panics, and what is
+//! decoded encodes to the same bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -36,14 +37,16 @@ const QUERIES: [Query; 17] = [
 /// Separates the parts of a query in a script.
 const BETWEEN: u8 = b'|';
 
-/// Bytes as queries to a server, or as answers to a client. The first byte says in which version, and what the client has asked.
+/// Bytes as queries to a server, or as answers to a client. The first byte says in which version,
+/// and what the client has asked.
 pub(in crate::exchange) fn messages(bytes: &[u8]) {
     let Some((what, bytes)) = bytes.split_first() else { return };
     let dialect = if what & 1 == 0 { Dialect::Current } else { Dialect::Old };
     if what & 2 == 0 { queries(dialect, bytes) } else { answers(dialect, what >> 2, bytes) }
 }
 
-/// Queries that come byte by byte are the same as queries that come at once, and encode to the same bytes.
+/// Queries that come byte by byte are the same as queries that come at once, and encode to the same
+/// bytes.
 fn queries(dialect: Dialect, mut bytes: &[u8]) {
     let _ = Dialect::of_client(bytes);
     let mut scan = Scan::default();
@@ -128,8 +131,8 @@ fn answers(dialect: Dialect, asked: u8, bytes: &[u8]) {
     }
 }
 
-/// Bytes as a script of what some clients of one server do in turn. A step is a byte that says which client does what, a number of bytes,
-/// and these bytes.
+/// Bytes as a script of what some clients of one server do in turn. A step is a byte that says
+/// which client does what, a number of bytes, and these bytes.
 pub(in crate::exchange) fn service(script: &[u8]) {
     let mut stage = Stage::new();
     let mut rest = script;

@@ -139,7 +139,8 @@ pub(in crate::exchange) fn scripts() -> Vec<Vec<u8>> {
             step(1, 3, &[]),
         ]
         .concat(),
-        // Of a queue one who waits is told, and who waits for more than that is told of nothing else.
+        // Of a queue one who waits is told, and who waits for more than that is told of nothing
+        // else.
         [
             new(0),
             new(1),

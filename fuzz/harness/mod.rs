@@ -1,7 +1,7 @@
 //! The targets of the fuzzer: bytes that come from other processes.
 //!
-//! These files are modules of the crate `gpucomm`, as they call what it keeps private. They are there only for the fuzzer (`cfg(fuzzing)`)
-//! and for the unit tests, which replay the corpora.
+//! These files are modules of the crate `gpucomm`, as they call what it keeps private. They are
+//! there only for the fuzzer (`cfg(fuzzing)`) and for the unit tests, which replay the corpora.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The store over TCP under a fuzzer. Whatever bytes come, nothing panics, and what is decoded encodes to the same bytes.
+//! The store over TCP under a fuzzer. Whatever bytes come, nothing panics, and what is decoded
+//! encodes to the same bytes.
 
 // Without the feature there are no secrets, so what follows a secret is unreachable.
 #![cfg_attr(not(feature = "secret"), allow(unreachable_code))]
@@ -59,8 +60,8 @@ pub(in crate::exchange) fn request(bytes: &[u8]) {
     }
 }
 
-/// Bytes as a script of what some clients of one server do in turn. A step is a byte that says which client does what, a number of bytes,
-/// and these bytes.
+/// Bytes as a script of what some clients of one server do in turn. A step is a byte that says
+/// which client does what, a number of bytes, and these bytes.
 pub(in crate::exchange) fn service(script: &[u8]) {
     let [mode, rest @ ..] = script else { return };
     let mut stage = Stage::new(secret(mode & 1 == 1));

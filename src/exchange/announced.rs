@@ -1,4 +1,5 @@
-//! A server of rank 0 at a port that the system has chosen. Another transport, such as MPI, announces it to the other ranks.
+//! A server of rank 0 at a port that the system has chosen. Another transport, such as MPI,
+//! announces it to the other ranks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,7 +17,8 @@ const TRY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Announced {
     port: String,
-    /// A name that no other server has. An address may belong to another host in another network, and another server may be there.
+    /// A name that no other server has. An address may belong to another host in another network,
+    /// and another server may be there.
     job: String,
     addresses: Vec<String>,
 }
@@ -102,8 +104,9 @@ impl Announced {
     }
 }
 
-/// The addresses at which other hosts may reach this one, without a port: those of all interfaces that are up, IPv4 first. Loopback and
-/// link-local addresses are left out. Empty if the system does not list them.
+/// The addresses at which other hosts may reach this one, without a port: those of all interfaces
+/// that are up, IPv4 first. Loopback and link-local addresses are left out. Empty if the system
+/// does not list them.
 #[cfg(any(feature = "mpi", feature = "pmix", test))]
 fn host_addresses() -> Vec<String> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();

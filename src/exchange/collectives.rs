@@ -8,11 +8,12 @@ use super::view::GRACE;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// A broadcast leaves its value in the store until all ranks are known to have read it. In each round whose number is a multiple of this, all
-/// ranks meet for that.
+/// A broadcast leaves its value in the store until all ranks are known to have read it. In each
+/// round whose number is a multiple of this, all ranks meet for that.
 const MEET: u64 = 64;
 
-/// The first byte of what a rank sets in a round. It says which operation the rank is in, so that ranks in different ones notice.
+/// The first byte of what a rank sets in a round. It says which operation the rank is in, so that
+/// ranks in different ones notice.
 pub(super) mod kind {
     pub(in crate::exchange) const ALL_GATHER: u8 = 1;
     pub(in crate::exchange) const BROADCAST: u8 = 2;
@@ -35,10 +36,12 @@ pub(super) mod kind {
 }
 
 impl Exchange {
-    /// Every rank gives bytes, of any length, and gets those of all, in the order of ranks.
+    /// Gathers bytes, of any length, from every rank, and returns those of all in the order of
+    /// ranks.
     ///
-    /// At the deadline [`Error::Timeout`] lists who has not come; a rank that is known to have ended is [`Error::Gone`] at once, and
-    /// one that does something else instead is [`Error::Disagreement`].
+    /// At the deadline, [`Error::Timeout`] lists the ranks that have not come. If a rank is known
+    /// to have ended, the others get [`Error::Gone`] at once. If a rank calls another operation
+    /// instead, they get [`Error::Disagreement`].
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -51,8 +54,9 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for [`MAX_VALUE`](super::MAX_VALUE) bytes or more. [`Error::Timeout`]; [`Error::Gone`];
-    /// [`Error::Disagreement`]; what the [store](Self#errors) says.
+    /// Returns [`Error::InvalidArgument`] for [`MAX_VALUE`](super::MAX_VALUE) bytes or more,
+    /// [`Error::Timeout`], [`Error::Gone`], [`Error::Disagreement`], and the errors of the
+    /// [store](Self#errors).
     pub fn all_gather(&self, value: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.gather_in(self.view.round(), "Exchange::all_gather", kind::ALL_GATHER, value, &self.deadline())
     }
@@ -66,8 +70,8 @@ impl Exchange {
     /// # fn main() -> gpucomm::Result<()> {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
     /// match exchange.within(Duration::from_secs(5)).barrier() {
-    ///     Err(Error::Timeout { .. }) => println!("somebody is late"),
-    ///     Err(Error::Gone { .. }) => println!("somebody will not come"),
+    ///     Err(Error::Timeout { .. }) => println!("a rank is late"),
+    ///     Err(Error::Gone { .. }) => println!("a rank has ended"),
     ///     done => done?,
     /// }
     /// # Ok(())
@@ -80,9 +84,10 @@ impl Exchange {
         self.gather_in(self.view.round(), "Exchange::barrier", kind::BARRIER, &[], &self.deadline()).map(drop)
     }
 
-    /// All ranks get the bytes of `root`. What the others give is not looked at.
+    /// Returns the bytes of `root` on all ranks. The values of the other ranks are ignored.
     ///
-    /// The root does not wait for the others, other than in each 64th round, where all meet so that old values can go.
+    /// The root does not wait for the others, except in each 64th round, where all ranks meet so
+    /// that old values can be removed.
     ///
     /// ```
     /// # use gpucomm::UniqueId;
@@ -97,8 +102,8 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather), of the root's bytes and of the root; [`Error::InvalidArgument`] for a root that there is
-    /// none.
+    /// As [`all_gather`](Self::all_gather), and [`Error::InvalidArgument`] if `root` is out of
+    /// range.
     pub fn broadcast(&self, root: usize, value: &[u8]) -> Result<Vec<u8>> {
         let operation = "Exchange::broadcast";
         check_rank(operation, root, self.size())?;
@@ -163,7 +168,8 @@ impl Exchange {
         format!("{}c/{round}/{rank}", self.view.path)
     }
 
-    /// The values that ranks have set under these keys, if all of them are in the same operation, which `what` describes.
+    /// The values that ranks have set under these keys, if all of them are in the same operation,
+    /// which `what` describes.
     fn payloads(
         &self,
         round: u64,
@@ -185,7 +191,8 @@ impl Exchange {
         Ok(values.into_iter().map(|mut value| value.split_off(1)).collect())
     }
 
-    /// All ranks have come to a round, so none still reads the values of earlier ones. Removes those of this rank.
+    /// All ranks have come to a round, so none still reads the values of earlier ones. Removes
+    /// those of this rank.
     pub(super) fn met(&self, round: u64) {
         let mut progress = self.view.progress();
         let (old, own) = progress.own.drain(..).partition(|(of, _)| *of < round);

@@ -1,9 +1,10 @@
 //! Generations: how the ranks of one run meet, whatever keys earlier runs have left in the store.
 //!
-//! Rank 0 of the view draws a new name for the generation and publishes it. The other ranks answer under that name, each with a nonce. When
-//! all have answered, rank 0 lists the nonces. A rank that finds its own nonce in the list knows that rank 0 has met *this* start of it, in
-//! a generation that is younger than that start. So keys of an earlier run are never mistaken for those of this run, whichever rank has
-//! died in between.
+//! Rank 0 of the view draws a new name for the generation and publishes it. The other ranks answer
+//! under that name, each with a nonce. When all have answered, rank 0 lists the nonces. A rank that
+//! finds its own nonce in the list knows that rank 0 has met *this* start of it, in a generation
+//! that is younger than that start. So keys of an earlier run are never mistaken for those of this
+//! run, whichever rank has died in between.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -134,7 +135,8 @@ impl Meeting<'_> {
         {
             old.push(from.to_owned());
         }
-        // A run that dies again and again before its ranks meet does not make the list grow forever.
+        // A run that dies again and again before its ranks meet does not make the list grow
+        // forever.
         old.drain(..old.len().saturating_sub(64));
         let mut now = Current { path, generation: generation.unsigned_abs(), id: self.me.id, old };
         let left = || self.deadline.remaining();
@@ -164,11 +166,13 @@ impl Meeting<'_> {
             .iter()
             .fold(Writer::default().count(arrivals.len()), |w, arrival| w.u64(arrival.id).u64(arrival.nonce));
         self.store.set(&format!("{}ok", now.path), &list.0, left().max(GRACE))?;
-        // All ranks have left the earlier generations. One that cannot be removed now stays on the list.
+        // All ranks have left the earlier generations. One that cannot be removed now stays on the
+        // list.
         let removed = now.old.iter().try_for_each(|old| self.store.clear(old, left().max(GRACE)));
         if removed.is_ok() && !now.old.is_empty() {
             now.old.clear();
-            // The other ranks are in the new generation already. If this fails, the next generation removes the earlier ones again.
+            // The other ranks are in the new generation already. If this fails, the next generation
+            // removes the earlier ones again.
             let _ = self.store.set(&self.now_key(), &now.encode(), left().max(GRACE));
         }
         Ok((now, arrivals))
@@ -196,7 +200,8 @@ impl Meeting<'_> {
         }))
     }
 
-    /// Another rank answers in each generation that rank 0 makes, until it has met the others in one.
+    /// Another rank answers in each generation that rank 0 makes, until it has met the others in
+    /// one.
     fn follow(&self) -> Result<(Current, Vec<Arrival>)> {
         let mut answered: Vec<Current> = Vec::new();
         let met = loop {
@@ -206,7 +211,8 @@ impl Meeting<'_> {
                 && self.from != Some(&now.path)
                 && known.as_ref().is_none_or(|known| known.path != now.path)
             {
-                // Rank 0 may have met this rank in a generation that it has left again. Then this rank enters that one first.
+                // Rank 0 may have met this rank in a generation that it has left again. Then this
+                // rank enters that one first.
                 if let Some(known) = known
                     && let Some(arrivals) = self.met(&known.path, Duration::ZERO)?
                     && arrivals[self.rank] == self.me
@@ -227,7 +233,8 @@ impl Meeting<'_> {
             if let Some(now) = answered.last() {
                 match self.met(&now.path, LOOK)? {
                     Some(arrivals) if arrivals[self.rank] == self.me => break (now.clone(), arrivals),
-                    // This list is final, and lacks this start of this rank. Rank 0 will make another generation.
+                    // This list is final, and lacks this start of this rank. Rank 0 will make
+                    // another generation.
                     Some(_) => std::thread::sleep(LOOK.min(self.deadline.remaining()) / 5),
                     None => {}
                 }
@@ -258,7 +265,8 @@ impl Meeting<'_> {
         Ok(self.deadline.error(self.operation, format!("rank {}: {detail}", self.rank)))
     }
 
-    /// Meets the other ranks, whose ranks in the store are `roots`, and returns the view of the generation.
+    /// Meets the other ranks, whose ranks in the store are `roots`, and returns the view of the
+    /// generation.
     fn meet(self, store: Arc<dyn Store>, roots: &[usize]) -> Result<View> {
         let (now, arrivals) = if self.rank == 0 { self.lead()? } else { self.follow()? };
         let members =
@@ -277,10 +285,12 @@ impl Meeting<'_> {
 }
 
 impl Exchange {
-    /// Meets the other ranks of a store in a new generation, within the [default timeout](crate::default_timeout).
+    /// Meets the other ranks of a store in a new generation, within the
+    /// [default timeout](crate::default_timeout).
     ///
-    /// All ranks must call it. Each run of a program gets keys that no run before it has seen, also where the store outlives them; a
-    /// rank that dies here and is started again is waited for. What is left of earlier generations is removed.
+    /// All ranks must call it. Each run of a program gets keys that no run before it has seen, also
+    /// where the store outlives them; a rank that dies here and is started again is waited for.
+    /// What is left of earlier generations is removed.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -297,9 +307,10 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`], which lists who has not come; what the store says: [`Error::Gone`] where rank 0 of a [`Tcp`](super::Tcp) has
-    /// ended, and [`Error::Exchange`] where it fails, or somebody else has written to its keys; [`Error::InvalidArgument`] where
-    /// `GPUCOMM_TIMEOUT` holds no time.
+    /// [`Error::Timeout`], which lists who has not come; what the store says: [`Error::Gone`] where
+    /// rank 0 of a [`Tcp`](super::Tcp) has ended, and [`Error::Exchange`] where it fails, or
+    /// somebody else has written to its keys; [`Error::InvalidArgument`] where `GPUCOMM_TIMEOUT`
+    /// holds no time.
     pub fn join(store: impl Store + 'static) -> Result<Self> {
         Self::meet(store, None)
     }
@@ -338,8 +349,8 @@ impl Exchange {
         Ok(Self::of(Arc::new(view), timeout))
     }
 
-    /// Meets the same ranks again, with fresh keys. All ranks must call it, and be done with this generation, whose keys and
-    /// views are gone then.
+    /// Meets the same ranks again, with fresh keys. All ranks must call it, and be done with this
+    /// generation, whose keys and views are gone then.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};

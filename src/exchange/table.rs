@@ -1,4 +1,5 @@
-//! What a store holds in the memory of one process: keys and their values, and the ranks that have departed.
+//! What a store holds in the memory of one process: keys and their values, and the ranks that have
+//! departed.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -6,7 +7,8 @@ use std::sync::Arc;
 
 use super::store::Swap;
 
-/// The most bytes that keys and values take together. A program that runs wild then fails, and not its host.
+/// The most bytes that keys and values take together. A program that runs wild then fails, and not
+/// its host.
 pub(super) const MAX_BYTES: usize = 1 << 30;
 
 /// What one key costs beside its bytes, roughly.
@@ -149,7 +151,8 @@ fn preview(value: &[u8]) -> String {
 
 /// The ranks that have departed, by the numbers of their starts, and how.
 ///
-/// The oldest departure is forgotten when there are too many. A rank that waits for that one waits until its deadline.
+/// The oldest departure is forgotten when there are too many. A rank that waits for that one waits
+/// until its deadline.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     how: HashMap<u64, String>,
@@ -224,5 +227,17 @@ mod tests {
         table.set(b"k", &[1; 120]).unwrap();
         assert!(table.delete(b"k"));
         table.set(b"l", &[0; 100]).unwrap();
+    }
+
+    #[test]
+    fn the_oldest_departures_are_forgotten() {
+        let mut departures = Departures::default();
+        let all = MAX_DEPARTURES as u64 + 1;
+        for id in 0..all {
+            departures.record(id, "has died");
+        }
+        departures.record(1, "has left");
+        assert_eq!((departures.get(0), departures.get(1)), (None, Some("has died")));
+        assert!(departures.count() == MAX_DEPARTURES + 1 && departures.is_consistent());
     }
 }

@@ -39,7 +39,7 @@ impl Shared {
     }
 }
 
-/// Where the threads of one process meet, each of which is a rank. Clones are the same place.
+/// The place at which ranks that are threads of one process meet. A clone is the same place.
 ///
 /// ```
 /// # use gpucomm::exchange::{Exchange, Threads};
@@ -66,12 +66,14 @@ impl Threads {
         Self { shared: Arc::default(), size }
     }
 
-    /// The store of one rank, for [`Exchange::join`](super::Exchange::join). Each call is another start of that rank.
+    /// The store of one rank, for [`Exchange::join`](super::Exchange::join). Each call is another
+    /// start of that rank.
     ///
-    /// When it is dropped, others that wait for this rank are told: that it has left, or, while its thread panics, that it has died.
+    /// When you drop it, ranks that wait for this one learn that it has left or, if its thread
+    /// panics, that it has died.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that is not below the size.
+    /// Returns [`Error::InvalidArgument`] if `rank` is out of range.
     pub fn store(&self, rank: usize) -> Result<ThreadStore> {
         check_rank("Threads::store", rank, self.size)?;
         Ok(ThreadStore { shared: Arc::clone(&self.shared), rank, size: self.size, id: nonce() })

@@ -13,10 +13,12 @@ use crate::exchange::net::server::Server;
 use crate::exchange::store::{MAX_KEYS, Store, Swap, check_value, nonce};
 use crate::exchange::table::sum;
 
-/// How long one wait lasts before the keys are read. Some servers do not wake a client that waits for a key when a compare-and-set makes it.
+/// How long one wait lasts before the keys are read. Some servers do not wake a client that waits
+/// for a key when a compare-and-set makes it.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// With the old version, a wait that is shorter than this is not sent to the server, because it could be ended only with its connection.
+/// With the old version, a wait that is shorter than this is not sent to the server, because it
+/// could be ended only with its connection.
 const SHORT: Duration = Duration::from_millis(20);
 
 /// The longest pause between two reads of keys.
@@ -25,16 +27,18 @@ const PAUSE: Duration = Duration::from_millis(16);
 /// The server adds to numbers up to this one. It does not notice a sum of more than 64 bits.
 const FAR: u64 = 1 << 62;
 
-/// How connections begin: with the version of the protocol that is wanted, or that the first connection has found.
+/// How connections begin: with the version of the protocol that is wanted, or that the first
+/// connection has found.
 #[derive(Debug)]
-pub(super) struct Speaker {
+pub(super) struct DialectGreeter {
     pub(super) wanted: Option<Dialect>,
 }
 
-impl Greeter for Speaker {
+impl Greeter for DialectGreeter {
     type Connection = Link;
 
-    /// The server also closes a connection whose query it cannot answer, so a closed one says nothing about the others.
+    /// The server also closes a connection whose query it cannot answer, so a closed one says
+    /// nothing about the others.
     const CLOSING: Duration = Duration::ZERO;
 
     fn greet(
@@ -47,13 +51,14 @@ impl Greeter for Speaker {
     }
 }
 
-/// The store of one rank at a TCPStore of PyTorch, or at a server that speaks as one: made by a [`C10dPlace`](super::C10dPlace).
+/// The store of one rank at a TCPStore of PyTorch, or at a server that speaks as one: made by a
+/// [`C10dPlace`](super::C10dPlace).
 ///
-/// Such a server does not know its clients, so the death of a rank is not noticed: a rank that waits for it waits until the deadline.
-/// When the server ends, all calls fail at once.
+/// Such a server does not know its clients, so the death of a rank is not noticed: a rank that
+/// waits for it waits until the deadline. When the server ends, all calls fail at once.
 #[derive(Debug)]
 pub struct C10d {
-    client: Client<Speaker>,
+    client: Client<DialectGreeter>,
     /// Before all keys: others may use the same server.
     prefix: String,
     id: u64,
@@ -64,15 +69,15 @@ pub struct C10d {
 impl C10d {
     pub(super) fn connect(
         operation: &'static str,
-        place: (Speaker, String),
+        place: (DialectGreeter, String),
         address: String,
         ranks: (usize, usize),
         at_rank_0: bool,
         server: Option<Server>,
         deadline: &Deadline,
     ) -> Result<Self> {
-        let (speaker, prefix) = place;
-        let client = Client::connect(operation, speaker, address, ranks, at_rank_0, server, deadline)?;
+        let (greeter, prefix) = place;
+        let client = Client::connect(operation, greeter, address, ranks, at_rank_0, server, deadline)?;
         let lists_nothing = (client.presence.dialect == Dialect::Old).into();
         Ok(Self { client, prefix, id: nonce(), lists_nothing })
     }
@@ -103,9 +108,9 @@ impl C10d {
         key: &str,
         deadline: &Deadline,
         why: &str,
-        talk: impl FnOnce(&mut Link) -> std::io::Result<T>,
+        query: impl FnOnce(&mut Link) -> std::io::Result<T>,
     ) -> Result<T> {
-        let done = self.client.talk(operation, key, deadline, |link| Ok((talk(link)?, Reuse::Yes)))?;
+        let done = self.client.with_connection(operation, key, deadline, |link| Ok((query(link)?, Reuse::Yes)))?;
         done.ok_or_else(|| self.failed(operation, key, &format!("the server has closed the connection{why}")))
     }
 
@@ -123,7 +128,7 @@ impl C10d {
     ) -> Result<Vec<Option<Vec<u8>>>> {
         loop {
             let look = |link: &mut Link| Ok((link.look(keys, deadline)?, Reuse::Yes));
-            match self.client.talk(operation, name, deadline, look)? {
+            match self.client.with_connection(operation, name, deadline, look)? {
                 Some(values) => return Ok(values),
                 None if deadline.expired() => {
                     return Err(self.failed(operation, name, "the server closes the connection again and again"));
@@ -154,14 +159,18 @@ impl C10d {
         Ok(self.once(operation, name, deadline, too_long(value), swap)? == new)
     }
 
-    /// Waits until the keys may be set, at most for `within`. Returns whether the server says that they are.
+    /// Waits until the keys may be set, at most for `within`. Returns whether the server says that
+    /// they are.
     fn wait(&self, operation: &'static str, name: &str, keys: &[Vec<u8>], within: Duration) -> Result<bool> {
         if self.client.presence.dialect == Dialect::Old && within < SHORT {
             std::thread::sleep(within.min(PAUSE / 4));
             return Ok(false);
         }
         let deadline = Deadline::after(within.saturating_add(SLACK));
-        Ok(self.client.talk(operation, name, &deadline, |link| link.wait(keys, within, &deadline))?.unwrap_or(false))
+        Ok(self
+            .client
+            .with_connection(operation, name, &deadline, |link| link.wait(keys, within, &deadline))?
+            .unwrap_or(false))
     }
 }
 
@@ -206,7 +215,8 @@ impl Store for C10d {
             if start.expired() || values.iter().all(Option::is_some) {
                 return Ok(values);
             }
-            // A key that is deleted again, or has an empty value, which counts as none, does not make the next wait last.
+            // A key that is deleted again, or has an empty value, which counts as none, does not
+            // make the next wait last.
             if woken {
                 std::thread::sleep(pause.min(start.remaining()));
                 pause = (pause * 2).min(PAUSE);
@@ -230,11 +240,11 @@ impl Store for C10d {
             let sum = add_up(raw.clone())?;
             if sum.unsigned_abs().max(by.unsigned_abs()) < FAR {
                 let add = |link: &mut Link| Ok((link.add(&name, by, &deadline)?, Reuse::Yes));
-                if let Some(sum) = self.client.talk(operation, key, &deadline, add)? {
+                if let Some(sum) = self.client.with_connection(operation, key, &deadline, add)? {
                     return Ok(sum);
                 }
-                // The server closes the connection if the value is no number any more. If it is one, the server may have added to it
-                // already, and is not asked twice.
+                // The server closes the connection if the value is no number any more. If it is
+                // one, the server may have added to it already, and is not asked twice.
                 add_up(self.raw(operation, key, &name, &deadline)?)?;
                 let why = "the server has closed the connection, and may have added or not";
                 return Err(self.failed(operation, key, why));
@@ -284,7 +294,7 @@ impl Store for C10d {
         let deadline = Deadline::after(within.saturating_add(SLACK));
         let start = self.key(prefix);
         let list = |link: &mut Link| Ok((link.list(&deadline)?, Reuse::Yes));
-        let Some(mut keys) = self.client.talk(operation, prefix, &deadline, list)? else {
+        let Some(mut keys) = self.client.with_connection(operation, prefix, &deadline, list)? else {
             // Keys of earlier generations stay there.
             self.lists_nothing.store(true, Ordering::Relaxed);
             return Ok(());
@@ -294,9 +304,11 @@ impl Store for C10d {
     }
 }
 
-// The server's compare-and-set returns the value afterwards. It does not say who has set that, nor whether there was a value before. So no
-// two values that are set are equal, and none is empty: behind each stand a 0, eight bytes that are drawn for it, and a 1. The server still
-// adds to a number in front of them, as it reads up to the first byte that is no digit. The sum has no such end.
+// The server's compare-and-set returns the value afterwards. It does not say who has set that, nor
+// whether there was a value before. So no two values that are set are equal, and none is empty:
+// behind each stand a 0, eight bytes that are drawn for it, and a 1. The server still adds to a
+// number in front of them, as it reads up to the first byte that is no digit. The sum has no such
+// end.
 
 const START: u8 = 0;
 const END: u8 = 1;
@@ -309,7 +321,8 @@ pub(super) fn seal(value: &[u8]) -> Vec<u8> {
     [value, &[START], &nonce().to_le_bytes(), &[END]].concat()
 }
 
-/// The value that was set. `None` for an empty one, which no rank sets, and some servers return for a key that is not set.
+/// The value that was set. `None` for an empty one, which no rank sets, and some servers return for
+/// a key that is not set.
 pub(super) fn open(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     if bytes.is_empty() {
         return None;

@@ -1,7 +1,9 @@
-//! Queries, as bytes: which number each has in the two versions of the protocol, and where a query and its parts end.
+//! Queries, as bytes: which number each has in the two versions of the protocol, and where a query
+//! and its parts end.
 //!
-//! A query is one byte, and the keys and values that it is about, each behind its length of eight bytes. A connection of the current
-//! version begins with a hello of five bytes, which has no answer. The old version has no hello, and other numbers of queries.
+//! A query is one byte, and the keys and values that it is about, each behind its length of eight
+//! bytes. A connection of the current version begins with a hello of five bytes, which has no
+//! answer. The old version has no hello, and other numbers of queries.
 
 use std::ops::Range;
 
@@ -103,7 +105,8 @@ impl Dialect {
         at.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
     }
 
-    /// The version of a client, by the first bytes that it has sent. `Ok(None)` if they are too few, and an error if it is neither.
+    /// The version of a client, by the first bytes that it has sent. `Ok(None)` if they are too
+    /// few, and an error if it is neither.
     pub(super) fn of_client(start: &[u8]) -> Result<Option<Self>, ()> {
         match start.first() {
             None => Ok(None),
@@ -182,7 +185,8 @@ impl Whole {
 }
 
 impl Scan {
-    /// Goes on in `bytes`, which begin with what was given before. Returns the query once it is whole, or what is wrong with it.
+    /// Goes on in `bytes`, which begin with what was given before. Returns the query once it is
+    /// whole, or what is wrong with it.
     pub(super) fn scan(&mut self, dialect: Dialect, bytes: &[u8]) -> Result<Option<Whole>, String> {
         let Some(number) = bytes.first() else { return Ok(None) };
         let query = match self.query {

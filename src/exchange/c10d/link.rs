@@ -9,11 +9,12 @@ use crate::deadline::Deadline;
 use crate::exchange::net::client::{Failure, Reuse, connect, fill, is_closed, take, timed_out, write};
 use crate::exchange::store::nonce;
 
-/// The most bytes of queries, or one query, that are sent before their answers are read. A server whose answers are not read may stop
-/// reading.
+/// The most bytes of queries, or one query, that are sent before their answers are read. A server
+/// whose answers are not read may stop reading.
 const BATCH: usize = 16 << 10;
 
-/// How long a server of the old version may take for its first answer. One of the current version may never answer.
+/// How long a server of the old version may take for its first answer. One of the current version
+/// may never answer.
 const OLD_HELLO: Duration = Duration::from_secs(2);
 
 /// The most keys that a server may list.
@@ -74,13 +75,15 @@ impl Link {
         self.count(deadline).map(drop)
     }
 
-    /// As [`greet`](Self::greet), with queries that a server of the old version takes for the length of an impossibly long key, so that it
-    /// closes the connection. None of them changes anything.
+    /// As [`greet`](Self::greet), with queries that a server of the old version takes for the
+    /// length of an impossibly long key, so that it closes the connection. None of them changes
+    /// anything.
     pub(super) fn find_out(&mut self, deadline: &Deadline) -> io::Result<()> {
         let number = |query| self.dialect.number(query);
         let counts = [number(Query::CountKeys); 2];
         let mark = nonce().to_le_bytes();
-        // The old version reads the first byte of this length as the last byte of a key's length, which is then above 2⁶³.
+        // The old version reads the first byte of this length as the last byte of a key's length,
+        // which is then above 2⁶³.
         let key = [b'?'; 255];
         let query = Encoder(HELLO.to_vec()).plain(&counts).plain(&[number(Query::CompareSet)]);
         let query = query.bytes(&key).bytes(&mark).bytes(&mark);
@@ -151,7 +154,8 @@ impl Link {
         Ok(answers)
     }
 
-    /// The values of keys, as the server holds them. A server may close the connection if a key is deleted meanwhile.
+    /// The values of keys, as the server holds them. A server may close the connection if a key is
+    /// deleted meanwhile.
     pub(super) fn look(&mut self, keys: &[Vec<u8>], deadline: &Deadline) -> io::Result<Vec<Option<Vec<u8>>>> {
         let dialect = self.dialect;
         let ask = |query| Encoder(vec![dialect.number(query)]);

@@ -11,14 +11,16 @@ use super::codec::{Dialect, HELLO, MAX_BYTES, Query, STOP_WAITING, Scan, WAIT_CA
 use crate::exchange::net::server::{Clients, Limits, PAUSE, Piece, Protocol, Refusal, Server};
 use crate::exchange::table::Table;
 
-/// The most connections that have sent nothing, where a quarter of the process's files is not fewer. They have no deadline: each client
-/// of PyTorch 1.13 has one that it may never use, and fails if it is closed.
+/// The most connections that have sent nothing, where a quarter of the process's files is not
+/// fewer. They have no deadline: each client of PyTorch 1.13 has one that it may never use, and
+/// fails if it is closed.
 const STRANGERS: usize = 2048;
 
 /// The most bytes of queries that have not been answered, and of keys that clients wait for.
 const PENDING: usize = 1 << 30;
 
-/// Files for each rank. A rank may have two connections and more, and connections take half of all files.
+/// Files for each rank. A rank may have two connections and more, and connections take half of all
+/// files.
 const FILES_PER_RANK: usize = 8;
 
 /// Starts a server for the clients of `listener`: `size` ranks, and any others.
@@ -202,7 +204,8 @@ fn wake(clients: &mut Clients<Session>, key: &[u8]) {
 
 /// Sets a key if it has the expected value. Returns the value afterwards, and whether it was set.
 ///
-/// As in PyTorch, a key that is not set is treated as one with an empty value, but the answer is then the value that was expected.
+/// As in PyTorch, a key that is not set is treated as one with an empty value, but the answer is
+/// then the value that was expected.
 fn compare_and_set(table: &mut Table, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(Arc<[u8]>, bool), ()> {
     match table.get(key) {
         None if !expected.is_empty() => Ok((expected.into(), false)),
@@ -229,7 +232,8 @@ fn append(table: &mut Table, key: &[u8], more: &[u8]) -> Result<(), ()> {
     }
 }
 
-/// The number at the start of a value, as C reads one: behind blanks, up to the first byte that is no digit.
+/// The number at the start of a value, as C reads one: behind blanks, up to the first byte that is
+/// no digit.
 fn leading_number(value: &[u8]) -> Option<i64> {
     let blanks = value.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
     let rest = &value[blanks..];
@@ -240,8 +244,8 @@ fn leading_number(value: &[u8]) -> Option<i64> {
 
 /// Raises the limit of open files to `wanted`, as far as that is allowed, and returns the limit.
 ///
-/// NCCL does the same in the process of rank 0. A limit that is high enough stays as it is, because `select` does not work with file
-/// descriptors above 1024.
+/// NCCL does the same in the process of rank 0. A limit that is high enough stays as it is, because
+/// `select` does not work with file descriptors above 1024.
 fn raise_file_limit(wanted: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // `None` is no limit.
@@ -374,7 +378,8 @@ mod tests {
         writer.join().unwrap();
     }
 
-    /// A client that sends much and leaves keeps no other waiting, and all that it has sent is answered.
+    /// A client that sends much and leaves keeps no other waiting, and all that it has sent is
+    /// answered.
     #[test]
     fn a_client_that_leaves_has_turns_as_others_have() {
         let (mut server, address, _control) = start();

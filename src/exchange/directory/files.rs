@@ -1,8 +1,9 @@
-//! Files of a directory that ranks share: regular files up to a limit, locks, and the files of keys.
+//! Files of a directory that ranks share: regular files up to a limit, locks, and the files of
+//! keys.
 //!
-//! Each part of a key between its slashes is a directory, and the last part is a file, so that all keys below a prefix can be removed
-//! together. The name of a file begins with `=`, the name of a directory with `+`. So no key is another one's directory, and no key leads
-//! out of the directory.
+//! Each part of a key between its slashes is a directory, and the last part is a file, so that all
+//! keys below a prefix can be removed together. The name of a file begins with `=`, the name of a
+//! directory with `+`. So no key is another one's directory, and no key leads out of the directory.
 
 use std::fmt::Write;
 use std::fs::{File, OpenOptions};
@@ -16,7 +17,8 @@ use rustix::io::Errno;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// The longest name of a file or directory. File systems take 255 bytes, and longer parts of keys go on in a directory of their own.
+/// The longest name of a file or directory. File systems take 255 bytes, and longer parts of keys
+/// go on in a directory of their own.
 const NAME: usize = 200;
 
 /// The error of a system call on a file.
@@ -24,7 +26,8 @@ pub(super) fn failed(operation: &'static str, path: &Path, error: &io::Error) ->
     Error::Exchange { operation, key: path.display().to_string(), reason: error.to_string() }
 }
 
-/// Opens a file. Refuses a pipe, a device or a directory that others may have put there: opening a pipe waits for a writer.
+/// Opens a file. Refuses a pipe, a device or a directory that others may have put there: opening a
+/// pipe waits for a writer.
 pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = options.custom_flags(flags).open(path)?;
@@ -50,7 +53,8 @@ pub(super) fn open_lock(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o666))
 }
 
-/// Tries to lock a file, and says whether that has succeeded. The lock ends when the file is closed, at the latest with the process.
+/// Tries to lock a file, and says whether that has succeeded. The lock ends when the file is
+/// closed, at the latest with the process.
 pub(super) fn try_lock(file: &File, is_shared: bool) -> io::Result<bool> {
     let shared = FlockOperation::NonBlockingLockShared;
     match flock(file, if is_shared { shared } else { FlockOperation::NonBlockingLockExclusive }) {
@@ -62,7 +66,8 @@ pub(super) fn try_lock(file: &File, is_shared: bool) -> io::Result<bool> {
 
 /// Locks the file at `path`, for as long as the returned file is open.
 ///
-/// If the file is removed while we wait for its lock, others lock a new one. Then the new one is taken.
+/// If the file is removed while we wait for its lock, others lock a new one. Then the new one is
+/// taken.
 pub(super) fn lock(operation: &'static str, path: &Path, deadline: &Deadline) -> Result<File> {
     let fail = |error: io::Error| failed(operation, path, &error);
     let locked = deadline.until(|| {
@@ -77,7 +82,8 @@ pub(super) fn lock(operation: &'static str, path: &Path, deadline: &Deadline) ->
     locked.ok_or_else(|| deadline.error(operation, format!("another process keeps the lock {}", path.display())))
 }
 
-/// The name of a part of a key: letters, digits, `-` and `_` as they are, and any other byte as `%` and two hexadecimal digits.
+/// The name of a part of a key: letters, digits, `-` and `_` as they are, and any other byte as `%`
+/// and two hexadecimal digits.
 fn escaped(part: &str) -> String {
     let mut name = String::with_capacity(part.len());
     for byte in part.bytes() {

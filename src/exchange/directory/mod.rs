@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::exchange::store::{MAX_VALUE, Store, Swap, check_rank, check_value, nonce};
 use crate::exchange::table::sum;
 
-/// The number of locks. A key is changed under one of them, so that ranks seldom wait for each other.
+/// The number of locks. A key is changed under one of them, so that ranks seldom wait for each
+/// other.
 const LOCKS: u64 = 16;
 
 /// The longest pause between two reads of files that a rank waits for.
@@ -27,16 +28,19 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How long a rank that leaves waits for others that enter or leave at the same moment.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// A store in a directory that all ranks share, for processes of one host or of several over a network file system.
+/// A store in a directory that all ranks share, for processes of one host or of several over a
+/// network file system.
 ///
-/// Values are written beside and renamed, so that no rank sees a part of one; changes are made under `flock` locks, which go with
-/// the process that holds them. A rank that dies is noticed by its lock. All lies in a folder `gpucomm-exchange` there, which the
-/// last rank to leave removes; what ranks that were killed have left, the first one of the next run removes.
+/// A value is written to a new file and renamed, so that no rank sees a part of it. Changes are
+/// made under `flock` locks, which the system releases when a process ends, so that the death of a
+/// rank is noticed. All files are in a folder `gpucomm-exchange` there, which the last rank to
+/// leave removes. If ranks were killed, the first rank of the next run removes their files.
 ///
-/// Seen to work on local file systems. On NFS it needs version 4, or 3 with its lock service, so that `flock` holds between hosts
-/// (not mounted with `nolock` or `local_lock=flock`), and clients that do not take for absent what another host has just made:
-/// `lookupcache=positive`, or `noac`. A host that vanishes is then noticed when the server drops its lease. A child that
-/// was forked and has not called `exec` keeps the locks of its parent.
+/// Tested on local file systems. NFS must be version 4, or 3 with its lock service, so that `flock`
+/// holds between hosts (not mounted with `nolock` or `local_lock=flock`). Its clients must not
+/// cache that a file is absent: mount with `lookupcache=positive` or `noac`. The end of a host is
+/// then noticed when the server drops its lease. A forked child that has not called `exec` keeps
+/// the locks of its parent.
 #[derive(Debug)]
 pub struct Directory {
     root: PathBuf,
@@ -48,14 +52,15 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Comes to the directory as `rank` of `size`, and makes it where there is none. All ranks name the same one, and nobody else does.
+    /// Enters the directory as `rank` of `size`, and makes it if there is none. All ranks pass the
+    /// same directory, and no other program uses it.
     ///
     /// ```
     /// # use gpucomm::exchange::{Directory, Exchange};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let shared = std::env::temp_dir().join(format!("gpucomm-doc-{}", std::process::id()));
     /// # let (rank, size) = (0, 1);
-    /// // As the launcher says: a directory that all processes reach, and which of them this is.
+    /// // From the launcher: a directory that all processes reach, and the rank of this one.
     /// let exchange = Exchange::join(Directory::open(&shared, rank, size)?)?;
     /// exchange.barrier()?;
     /// # drop(exchange);
@@ -65,9 +70,10 @@ impl Directory {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that is not below `size`, and where another rank has said another size; [`Error::Exchange`]
-    /// where the directory or a file in it cannot be made, locked, read or written; [`Error::Timeout`] where those that come or leave at
-    /// the same moment hold its lock for too long.
+    /// Returns [`Error::InvalidArgument`] if `rank` is out of range, or another rank has passed
+    /// another size. Returns [`Error::Exchange`] if the directory or a file in it cannot be made,
+    /// locked, read or written, and [`Error::Timeout`] if ranks that enter or leave at the same
+    /// moment hold its lock for too long.
     pub fn open(path: impl AsRef<Path>, rank: usize, size: usize) -> Result<Self> {
         let operation = "Directory::open";
         check_rank(operation, rank, size)?;
@@ -98,7 +104,8 @@ impl Directory {
             let mut tries = 0;
             loop {
                 match std::fs::rename(&new, &file) {
-                    // The directory is made when it is first needed, and removed with its generation.
+                    // The directory is made when it is first needed, and removed with its
+                    // generation.
                     Err(error) if error.kind() == io::ErrorKind::NotFound && tries < 8 => {
                         tries += 1;
                         std::fs::create_dir_all(file.parent().unwrap_or(&self.root))?;

@@ -1,5 +1,5 @@
-//! The ranks that are there. Each start of a rank has a file that it keeps locked. An unlocked file means that its process has died, and a
-//! removed one that the rank has left.
+//! The ranks that are there. Each start of a rank has a file that it keeps locked. An unlocked file
+//! means that its process has died, and a removed one that the rank has left.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -27,7 +27,8 @@ const MAX_PATH: usize = 107;
 /// How long a process that has connected may send nothing. Ranks send at once.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The most processes that have connected and sent nothing. The oldest one is closed when another one connects.
+/// The most processes that have connected and sent nothing. The oldest one is closed when another
+/// one connects.
 const STRANGERS: usize = 64;
 
 const MAGIC: &[u8; 8] = b"gpucommF";
@@ -74,11 +75,13 @@ impl Header {
     }
 }
 
-/// Passes file descriptors between the ranks of an exchange that run on one host, over Unix sockets.
+/// Passes file descriptors between the ranks of an exchange that run on one host, over Unix
+/// sockets.
 ///
-/// Each rank has a socket in a directory, so that containers which share that directory reach each other. A message says which rank it
-/// is from and for what purpose, and proves by a number that only ranks of this exchange know that it is of one; the kernel says that
-/// the other process is of the same user, who must be the same one in containers.
+/// Each rank has a socket in a directory, so that containers which share that directory reach each
+/// other. A message names its rank and purpose, and holds a number that only the ranks of this
+/// exchange know. The kernel confirms that the sender is a process of the same user, which must be
+/// the same in all containers.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -89,7 +92,7 @@ impl Header {
 /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
 /// let socket = FdSocket::new(&exchange, std::env::temp_dir())?;
 /// let (mut reader, writer) = std::io::pipe().expect("a pipe");
-/// // To itself here, for want of another rank.
+/// // To itself, as there is no other rank here.
 /// socket.send(0, "greetings", &[writer.as_fd()])?;
 /// drop(writer);
 ///
@@ -125,13 +128,15 @@ struct Inbox {
 }
 
 impl FdSocket {
-    /// Makes the socket of this rank in `directory`, and learns those of the others. All ranks must call it, within the timeout of
-    /// the exchange, which also holds for [`send`](Self::send) and [`receive`](Self::receive).
+    /// Makes the socket of this rank in `directory`, and gets the paths of the others. All ranks
+    /// must call it within the timeout of the exchange, which also limits [`send`](Self::send) and
+    /// [`receive`](Self::receive).
     ///
     /// Paths of Unix sockets have at most 107 bytes, of which about 30 are added here.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a directory whose path is too long; [`Error::Exchange`] where no socket can be made there; those of
+    /// Returns [`Error::InvalidArgument`] if the path of the directory is too long,
+    /// [`Error::Exchange`] if no socket can be made there, and the errors of
     /// [`Exchange::all_gather`].
     pub fn new(exchange: &Exchange, directory: impl AsRef<Path>) -> Result<Self> {
         let operation = "FdSocket::new";
@@ -144,7 +149,8 @@ impl FdSocket {
         } else {
             listener(&path).map_err(|error| failed(operation, &path, &error))
         };
-        // A rank without a socket takes part all the same: the others wait for it, and go on with the next round.
+        // A rank without a socket takes part all the same: the others wait for it, and go on with
+        // the next round.
         let mine = made.as_ref().map(|_| Writer::default().u64(token).bytes(path.as_os_str().as_bytes()).0);
         let all = exchange.all_gather(mine.as_deref().unwrap_or_default());
         let socket = made?;
@@ -168,20 +174,22 @@ impl FdSocket {
         &self.exchange
     }
 
-    /// Sends file descriptors to a rank, 1 to [`MAX_FDS`] of them, with a purpose of at most 256 bytes that it asks for.
+    /// Sends 1 to [`MAX_FDS`] file descriptors to a rank, which asks for them by a purpose of at
+    /// most 256 bytes.
     ///
-    /// It returns when the kernel has them; they stay open for the receiver, whatever the sender does with its own. A rank that
-    /// has ended is [`Error::Gone`].
+    /// It returns when the kernel has them. They stay open for the receiver when the sender closes
+    /// its own.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that there is none, a purpose that is too long, and no descriptors or too many;
-    /// [`Error::Gone`] where the rank has ended; [`Error::Timeout`] where it takes nothing of what others sent before;
-    /// [`Error::Exchange`] where its socket cannot be reached, or is one of another user.
+    /// Returns [`Error::InvalidArgument`] if `to` is out of range, the purpose is too long, or
+    /// there are no descriptors or too many. Returns [`Error::Gone`] if the rank has ended,
+    /// [`Error::Timeout`] if it does not take the messages that were sent before, and
+    /// [`Error::Exchange`] if its socket cannot be reached, or belongs to another user.
     pub fn send(&self, to: usize, purpose: &str, fds: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_as("FdSocket::send", to, purpose, &[], fds)
     }
 
-    /// As [`send`](Self::send), with up to 1024 bytes beside, which say what the descriptors are.
+    /// As [`send`](Self::send), with up to 1024 bytes that describe the descriptors.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, FdSocket, Threads};
@@ -198,7 +206,7 @@ impl FdSocket {
     /// ```
     ///
     /// # Errors
-    /// As [`send`](Self::send); [`Error::InvalidArgument`] for more than that beside.
+    /// As [`send`](Self::send), and [`Error::InvalidArgument`] if there are more bytes.
     pub fn send_with(&self, to: usize, purpose: &str, about: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_as("FdSocket::send_with", to, purpose, about, fds)
     }
@@ -232,7 +240,8 @@ impl FdSocket {
             match result {
                 Ok(None) => Ok(Some(())),
                 Ok(Some(reason)) => Err(Error::Exchange { operation, key: path.display().to_string(), reason }),
-                // It has too many connections that it has not accepted, or this user too many descriptors on their way.
+                // It has too many connections that it has not accepted, or this user too many
+                // descriptors on their way.
                 Err(error) if is(&error, &[Errno::AGAIN, Errno::INTR, Errno::TOOMANYREFS]) => Ok(None),
                 Err(error) => Err(match self.ended(to)? {
                     Some(how) => Error::Gone { operation, rank: to, how: format!("{how}; {purpose:?} is for it") },
@@ -245,19 +254,20 @@ impl FdSocket {
         })
     }
 
-    /// The file descriptors that a rank sends for a purpose; waits until it does.
+    /// Waits for the file descriptors that a rank sends for a purpose.
     ///
-    /// Those of one rank and purpose come in the order in which they were sent. A rank that has ended without is [`Error::Gone`].
+    /// Messages of one rank and purpose come in the order in which they were sent.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that there is none, and a purpose that is too long; [`Error::Gone`] where the rank
-    /// has ended without; [`Error::Timeout`], which says what came instead, and what was refused; [`Error::Exchange`] where this rank's
-    /// socket fails.
+    /// Returns [`Error::InvalidArgument`] if `from` is out of range or the purpose is too long.
+    /// Returns [`Error::Gone`] if the rank has ended and has not sent them, [`Error::Timeout`],
+    /// which lists the messages that came instead or were refused, and [`Error::Exchange`] if this
+    /// rank's socket fails.
     pub fn receive(&self, from: usize, purpose: &str) -> Result<Vec<OwnedFd>> {
         self.receive_as("FdSocket::receive", from, purpose).map(|(_, fds)| fds)
     }
 
-    /// As [`receive`](Self::receive), with what the rank says of them.
+    /// As [`receive`](Self::receive), with the bytes that describe the descriptors.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -291,7 +301,8 @@ impl FdSocket {
         }
     }
 
-    /// Waits until a process connects, or for a moment. Holds no lock, so that several threads can wait.
+    /// Waits until a process connects, or for a moment. Holds no lock, so that several threads can
+    /// wait.
     fn wait(&self, deadline: &Deadline) {
         let silent = !self.inbox().silent.is_empty();
         let longest = if silent { Duration::from_millis(1) } else { Duration::from_millis(20) };
@@ -371,7 +382,8 @@ impl FdSocket {
         }
     }
 
-    /// Accepts a message that is whole and from a rank of this exchange. Otherwise its descriptors are closed.
+    /// Accepts a message that is whole and from a rank of this exchange. Otherwise its descriptors
+    /// are closed.
     fn check(
         &self,
         socket: &OwnedFd,
@@ -418,7 +430,8 @@ impl Drop for FdSocket {
     }
 }
 
-/// Whether a rank's socket is at a path. Other ranks name the path, so nothing else is removed there.
+/// Whether a rank's socket is at a path. Other ranks name the path, so nothing else is removed
+/// there.
 fn is_left_over(path: &Path) -> bool {
     let named = path.file_name().and_then(|name| name.to_str());
     let named = named.is_some_and(|name| name.starts_with("gpucomm-") && name.ends_with(".sock"));

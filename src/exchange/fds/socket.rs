@@ -73,7 +73,8 @@ pub(super) fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Re
     Ok(())
 }
 
-/// Receives a message: how much of the buffer it takes, its descriptors, and whether all of it fitted.
+/// Receives a message: how much of the buffer it takes, its descriptors, and whether all of it
+/// fitted.
 pub(super) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>, bool)> {
     let mut room: Room = [MaybeUninit::uninit(); ROOM];
     let mut beside = RecvAncillaryBuffer::new(&mut room);
@@ -89,12 +90,14 @@ pub(super) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<(usize, Vec<
 
 /// The user of the process at the other end, as the kernel says.
 ///
-/// Not by rustix, whose process ids are never 0: the kernel reports 0 for a process of another pid namespace.
+/// Not by rustix, whose process ids are never 0: the kernel reports 0 for a process of another pid
+/// namespace.
 fn peer_user(socket: impl AsFd) -> Result<u32> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
-    // SAFETY: the descriptor is open, as it is borrowed; the kernel writes at most `len` bytes to `credentials`, which has as many and for
-    // which every value of its three integers is valid, and the length to `len`. Nothing is kept.
+    // SAFETY: the descriptor is open, as it is borrowed; the kernel writes at most `len` bytes to
+    // `credentials`, which has as many and for which every value of its three integers is valid,
+    // and the length to `len`. Nothing is kept.
     let status = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

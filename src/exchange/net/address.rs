@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::deadline::Deadline;
 
-/// How long a server waits until its address is free: twice as long as the server of the last run stays for its ranks.
+/// How long a server waits until its address is free: twice as long as the server of the last run
+/// stays for its ranks.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause between two attempts to listen.
@@ -15,7 +16,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The addresses of a name.
 ///
-/// The system's resolver has no deadline. A thread calls it, and is left behind if it takes too long.
+/// The system's resolver has no deadline. A thread calls it, and is left behind if it takes too
+/// long.
 pub(crate) fn resolve(address: &str, deadline: &Deadline) -> io::Result<Vec<SocketAddr>> {
     resolve_by(address, deadline, |name| name.to_socket_addrs().map(Vec::from_iter))
 }
@@ -38,7 +40,8 @@ fn resolve_by(
     answer.recv_timeout(deadline.remaining()).map_err(timed_out)?
 }
 
-/// Listens at the first of `addresses` that is free. If all are in use, tries again until `patience` or the deadline has passed.
+/// Listens at the first of `addresses` that is free. If all are in use, tries again until
+/// `patience` or the deadline has passed.
 pub(in crate::exchange) fn listen(
     addresses: &[String],
     patience: Duration,
@@ -85,7 +88,8 @@ mod tests {
         });
         listen(&addresses, Duration::from_secs(30), &deadline).unwrap();
         leaves.join().unwrap();
-        // An address of another host is an error at once. If there is another address, that is taken at once.
+        // An address of another host is an error at once. If there is another address, that is
+        // taken at once.
         let start = Instant::now();
         assert!(listen(&["192.0.2.1:1".to_owned()], Duration::from_secs(30), &deadline).is_err());
         let second = listen(&["127.0.0.1:0".to_owned()], Duration::ZERO, &deadline).unwrap();

@@ -46,11 +46,12 @@ pub(in crate::exchange) trait Greeter {
     /// A connection on which the server has answered.
     type Connection: fmt::Debug + AsRef<TcpStream>;
 
-    /// How long the server may take to close all connections of a rank when it ends. After that time, a closed connection means that
-    /// the server has closed this one alone.
+    /// How long the server may take to close all connections of a rank when it ends. After that
+    /// time, a closed connection means that the server has closed this one alone.
     const CLOSING: Duration;
 
-    /// Greets the server. `first` is the connection that the rank keeps open for as long as it is there, if it has one yet.
+    /// Greets the server. `first` is the connection that the rank keeps open for as long as it is
+    /// there, if it has one yet.
     fn greet(
         &self,
         stream: TcpStream,
@@ -58,9 +59,6 @@ pub(in crate::exchange) trait Greeter {
         deadline: &Deadline,
     ) -> std::result::Result<Self::Connection, Failure>;
 }
-
-/// What comes of a conversation: its result, and whether the connection can be used again.
-pub(in crate::exchange) type Said<T> = (T, Reuse);
 
 /// Whether a connection can be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,14 +99,14 @@ impl<G: Greeter> Client<G> {
         Ok(Self { greeter, address, rank, size, at_rank_0, presence, idle: Mutex::default(), server })
     }
 
-    /// Talks to the server on a connection that no other call uses. `Ok(None)` if the server has closed the connection and is still
-    /// there. `key` is for errors.
-    pub(in crate::exchange) fn talk<T>(
+    /// Sends a request on a connection that no other call uses. `Ok(None)` if the server has
+    /// closed the connection and is still there. `key` is for errors.
+    pub(in crate::exchange) fn with_connection<T>(
         &self,
         operation: &'static str,
         key: &str,
         deadline: &Deadline,
-        talk: impl FnOnce(&mut G::Connection) -> io::Result<Said<T>>,
+        request: impl FnOnce(&mut G::Connection) -> io::Result<(T, Reuse)>,
     ) -> Result<Option<T>> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut connection = match idle {
@@ -116,7 +114,7 @@ impl<G: Greeter> Client<G> {
             None => self.another(operation, key, deadline)?,
         };
         // A connection on which anything went wrong is not used again.
-        match talk(&mut connection) {
+        match request(&mut connection) {
             Ok((value, reuse)) => {
                 if reuse == Reuse::Yes {
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
@@ -188,7 +186,8 @@ impl<G: Greeter> Drop for Client<G> {
     }
 }
 
-/// Connects to the server at `address` and greets it. Tries again until the deadline, or until there is no `hope` that it answers.
+/// Connects to the server at `address` and greets it. Tries again until the deadline, or until
+/// there is no `hope` that it answers.
 fn dial<T>(
     operation: &'static str,
     address: &str,
@@ -240,7 +239,8 @@ pub(in crate::exchange) fn connect(
 ) -> std::result::Result<TcpStream, Failure> {
     let stream = TcpStream::connect_timeout(address, at_least_a_moment(deadline))?;
     if stream.local_addr()? == stream.peer_addr()? {
-        // If nobody listens at a port of this host, the system may give that port to the very connection that asks for it.
+        // If nobody listens at a port of this host, the system may give that port to the very
+        // connection that asks for it.
         return Err(Failure::Later("nobody listens".to_owned()));
     }
     stream.set_nodelay(true)?;

@@ -1,4 +1,5 @@
-//! What the stores over TCP share: addresses, the server with its event loop, and the client with its connections.
+//! What the stores over TCP share: addresses, the server with its event loop, and the client with
+//! its connections.
 
 pub(super) mod address;
 pub(super) mod client;

@@ -1,7 +1,9 @@
-//! The server of a store: one thread that serves many connections, whatever protocol their clients speak.
+//! The server of a store: one thread that serves many connections, whatever protocol their clients
+//! speak.
 //!
-//! A [`Protocol`] finds the requests in the bytes of a connection and answers them. The event loop here does the rest. It accepts
-//! connections, reads and writes without blocking, keeps the limits, runs the timers, and ends when its own rank leaves.
+//! A [`Protocol`] finds the requests in the bytes of a connection and answers them. The event loop
+//! here does the rest. It accepts connections, reads and writes without blocking, keeps the limits,
+//! runs the timers, and ends when its own rank leaves.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -50,17 +52,21 @@ pub(in crate::exchange) const PAUSE: Duration = Duration::from_secs(30);
 pub(in crate::exchange) struct Limits {
     /// The most connections.
     pub(in crate::exchange) connections: usize,
-    /// The most connections that have not greeted the server. The oldest one is closed when another one comes.
+    /// The most connections that have not greeted the server. The oldest one is closed when another
+    /// one comes.
     pub(in crate::exchange) strangers: usize,
-    /// The time for a greeting starts when the client connects. Otherwise it starts with the first byte.
+    /// The time for a greeting starts when the client connects. Otherwise it starts with the first
+    /// byte.
     pub(in crate::exchange) greets_at_once: bool,
     /// How long a client may pause within a request, or while it reads an answer.
     pub(in crate::exchange) pause: Duration,
-    /// The most bytes that are kept for requests that are not answered: incomplete ones, and keys that clients wait for.
+    /// The most bytes that are kept for requests that are not answered: incomplete ones, and keys
+    /// that clients wait for.
     pub(in crate::exchange) pending: usize,
 }
 
-/// A part of an answer. A value is shared with the table, so that sending it to many clients needs no memory.
+/// A part of an answer. A value is shared with the table, so that sending it to many clients needs
+/// no memory.
 #[derive(Debug)]
 pub(in crate::exchange) enum Piece {
     Own(Vec<u8>),
@@ -277,7 +283,8 @@ impl<S> Clients<S> {
         self.waits.key_set(key)
     }
 
-    /// A value has been put into a queue: the first client that has waited for nothing else. Its wait is over.
+    /// A value has been put into a queue: the first client that has waited for nothing else. Its
+    /// wait is over.
     pub(in crate::exchange) fn key_pushed(&mut self, key: &[u8]) -> Option<u64> {
         self.waits.key_pushed(key)
     }
@@ -327,7 +334,8 @@ impl<S> Clients<S> {
         if connection.refused || !connection.greeted {
             return;
         }
-        // A value that is replaced stays in memory until it has been sent, so a client may not take forever.
+        // A value that is replaced stays in memory until it has been sent, so a client may not take
+        // forever.
         if drained {
             connection.expires = None;
         } else if taken || connection.expires.is_none() {
@@ -567,6 +575,9 @@ impl<P: Protocol> EventLoop<P> {
         if connection.closed || connection.ended && !is_behind {
             return clients.close(token);
         }
+        if connection.greeted {
+            clients.strangers.remove(&token);
+        }
         if connection.refused {
             return;
         }
@@ -580,16 +591,13 @@ impl<P: Protocol> EventLoop<P> {
             let refusal = self.protocol.no_room(&mut connection.session);
             return clients.refuse(token, refusal);
         }
-        let (has_greeted, is_timed) = (connection.greeted, connection.expires.is_some());
-        match (has_begun, has_greeted) {
+        let is_timed = connection.expires.is_some();
+        match (has_begun, connection.greeted) {
             // A greeting has one time for all of it. A request may take as long as it goes on.
             (true, false) if !is_timed => clients.expire(token, GREETING),
             (true, true) if has_read || !is_timed => clients.expire(token, clients.limits.pause),
             (false, true) if connection.output.is_empty() => connection.expires = None,
             _ => {}
-        }
-        if has_greeted {
-            clients.strangers.remove(&token);
         }
     }
 
@@ -684,7 +692,8 @@ impl<P: Protocol> EventLoop<P> {
         &mut self.clients.limits
     }
 
-    /// Bytes that a client has sent and nobody has looked at, as where an answer that it did not take held them up.
+    /// Bytes that a client has sent and nobody has looked at, as where an answer that it did not
+    /// take held them up.
     pub(in crate::exchange) fn put_input(&mut self, token: u64, bytes: &[u8]) {
         if let Some(connection) = self.clients.connections.get_mut(&token) {
             connection.input.extend_from_slice(bytes);
@@ -718,7 +727,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Closing the stream tells the thread to end when all other ranks have left. A byte before that ends it at once.
+        // Closing the stream tells the thread to end when all other ranks have left. A byte before
+        // that ends it at once.
         if let Some(control) = self.control.take()
             && std::thread::panicking()
         {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-/// At most one time for each connection. A connection whose time has passed looks whether it still needs it.
+/// At most one time for each connection. A connection whose time has passed looks whether it still
+/// needs it.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     order: BTreeSet<(Instant, u64)>,

@@ -45,12 +45,14 @@ impl Waits {
         clients.into_iter().filter(|client| self.strike(*client, key)).collect()
     }
 
-    /// A value has been put into the queue of a key: the first client that has waited for nothing else. Its wait is over.
+    /// A value has been put into the queue of a key: the first client that has waited for nothing
+    /// else. Its wait is over.
     pub(super) fn key_pushed(&mut self, key: &[u8]) -> Option<u64> {
         let clients = self.keys.get_mut(key)?;
         let only = |client: &u64| self.clients.get(client).is_some_and(|keys| keys.len() == 1);
         let Some(at) = clients.iter().position(only) else {
-            // All clients of this key wait for others as well. They wait for this one no longer, as PyTorch's server has it.
+            // All clients of this key wait for others as well. They wait for this one no longer, as
+            // PyTorch's server has it.
             self.key_set(key);
             return None;
         };

@@ -12,13 +12,16 @@ use crate::exchange::handle::Exchange;
 use crate::exchange::store::{Store, Swap};
 use crate::exchange::tcp::Tcp;
 
-/// Where the ranks of a job meet that a launcher with PMIx has started, and who of them shares a node: `srun --mpi=pmix` of Slurm, `mpirun` of Open MPI, `prterun`.
+/// Where the ranks of a job meet that a launcher with PMIx has started, and who of them shares a
+/// node: `srun --mpi=pmix` of Slurm, `mpirun` of Open MPI, `prterun`.
 ///
-/// PMIx is needed to begin with only: rank 0 listens on a port that the system chooses, PMIx tells the others which, and who ends before all have
-/// [met](Self::join) ends the waits of the others, where the launcher says so and does not end the whole job. Then PMIx ends, and a
-/// [`Tcp`](crate::exchange::Tcp) carries what the ranks say: a launcher that knows of PMIx ends the whole job where a rank dies that has not left PMIx, and
-/// survivors could not go on. Where all ranks are on one node, no other host can reach that port; else all can, and the addresses of all network
-/// interfaces of rank 0's node are tried, and its name.
+/// PMIx is needed to begin with only: rank 0 listens on a port that the system chooses, PMIx tells
+/// the others which, and who ends before all have [met](Self::join) ends the waits of the others,
+/// where the launcher says so and does not end the whole job. Then PMIx ends, and a
+/// [`Tcp`](crate::exchange::Tcp) carries what the ranks say: a launcher that knows of PMIx ends the
+/// whole job where a rank dies that has not left PMIx, and survivors could not go on. Where all
+/// ranks are on one node, no other host can reach that port; else all can, and the addresses of all
+/// network interfaces of rank 0's node are tried, and its name.
 ///
 /// Needs the feature `pmix`. A process meets its job by PMIx once.
 ///
@@ -58,7 +61,8 @@ pub struct PmixPlace {
 }
 
 impl PmixPlace {
-    /// Wraps `PMIx_Init`, `PMIx_Put` or `PMIx_Get`: a place for all ranks of the job of this process, with their ranks there.
+    /// Wraps `PMIx_Init`, `PMIx_Put` or `PMIx_Get`: a place for all ranks of the job of this
+    /// process, with their ranks there.
     ///
     /// It waits for the [default timeout](crate::default_timeout); see [`within`](Self::within).
     ///
@@ -70,7 +74,8 @@ impl PmixPlace {
 
     /// As [`new`](Self::new); this and what it [joins](Self::join) wait for `timeout` at most.
     ///
-    /// It waits for rank 0 only. After an [`Error::Timeout`], a thread may still be at a call of PMIx that does not come back, and PMIx is not ended.
+    /// It waits for rank 0 only. After an [`Error::Timeout`], a thread may still be at a call of
+    /// PMIx that does not come back, and PMIx is not ended.
     ///
     /// ```
     /// # use gpucomm::Error;
@@ -84,8 +89,10 @@ impl PmixPlace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Exchange`] where no launcher with PMIx has started this process, PMIx fails, this process has met its job already, or rank 0 cannot listen;
-    /// [`Error::Gone`] where PMIx tells that a rank has ended; [`Error::Timeout`] where PMIx does not answer, or rank 0 does not come.
+    /// [`Error::Exchange`] where no launcher with PMIx has started this process, PMIx fails, this
+    /// process has met its job already, or rank 0 cannot listen; [`Error::Gone`] where PMIx tells
+    /// that a rank has ended; [`Error::Timeout`] where PMIx does not answer, or rank 0 does not
+    /// come.
     pub fn within(timeout: Duration) -> Result<Self> {
         Self::make("PmixPlace::within", timeout)
     }
@@ -124,7 +131,8 @@ impl PmixPlace {
         self.size
     }
 
-    /// Which one this is of the ranks that share its node, as the launcher has it, in their order: the device to take, where each has one.
+    /// Which one this is of the ranks that share its node, as the launcher has it, in their order:
+    /// the device to take, where each has one.
     pub fn local_rank(&self) -> usize {
         self.local_rank
     }
@@ -137,8 +145,9 @@ impl PmixPlace {
     /// The exchange of all ranks, which all have come to. PMIx has ended then.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses, or a rank does not come: it lists them; [`Error::Gone`] where
-    /// PMIx tells that one has ended; those of [`Exchange::join_within`].
+    /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses, or a rank does
+    /// not come: it lists them; [`Error::Gone`] where PMIx tells that one has ended; those of
+    /// [`Exchange::join_within`].
     pub fn join(self) -> Result<Exchange> {
         let operation = "PmixPlace::join";
         let Self { rank, size, host, timeout, .. } = self;
@@ -171,11 +180,13 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long PMIx may take to report the end of a rank that made the store fail.
 const TOLD: Duration = Duration::from_millis(500);
 
-/// The store of ranks that are about to meet. If PMIx reports that a rank has ended, no rank waits for it.
+/// The store of ranks that are about to meet. If PMIx reports that a rank has ended, no rank waits
+/// for it.
 struct MeetingStore {
     operation: &'static str,
     tcp: Tcp,
-    /// Whether all ranks have met. From then on the store reports the end of a rank to those that wait for it.
+    /// Whether all ranks have met. From then on the store reports the end of a rank to those that
+    /// wait for it.
     met: AtomicBool,
 }
 

@@ -80,7 +80,8 @@ impl Session {
             deadline.error(operation, format!("rank {rank} of {size}: rank 0 has not said where it is"))
         };
         loop {
-            // The server has seconds; it may be asked a little beyond the deadline, and nobody listens then.
+            // The server has seconds; it may be asked a little beyond the deadline, and nobody
+            // listens then.
             let seconds = deadline.remaining().min(ANSWER).as_secs() + 1;
             let seconds = c_int::try_from(seconds).unwrap_or(c_int::MAX);
             match self.ask(operation, deadline, move || library::told(seconds))? {
@@ -130,8 +131,8 @@ fn failed(operation: &'static str, reason: String) -> Error {
     Error::Exchange { operation, key: "PMIx".to_owned(), reason }
 }
 
-/// Runs `call`, which may not return, on a thread. Returns `None` at the deadline, and an error if `look` fails before. The thread is left
-/// behind then, with all that it uses.
+/// Runs `call`, which may not return, on a thread. Returns `None` at the deadline, and an error if
+/// `look` fails before. The thread is left behind then, with all that it uses.
 pub(super) fn call_within<T: Send + 'static>(
     deadline: &Deadline,
     mut look: impl FnMut() -> Result<()>,

@@ -66,14 +66,14 @@ impl Link {
 
 /// Who greets the server.
 #[derive(Debug)]
-pub(super) struct Rank {
+pub(super) struct RankGreeter {
     pub(super) rank: usize,
     pub(super) size: usize,
     pub(super) job: String,
     pub(super) secret: Option<Secret>,
 }
 
-impl Greeter for Rank {
+impl Greeter for RankGreeter {
     type Connection = Link;
 
     /// The server closes no connection of a rank for other reasons than its end, or a refusal.
@@ -85,8 +85,8 @@ impl Greeter for Rank {
         first: Option<&Link>,
         deadline: &Deadline,
     ) -> std::result::Result<Link, Failure> {
-        // A server that was too slow may hear of an attempt when that has been given up, and take its rank for one that has died. So each
-        // attempt of the first connection is another start.
+        // A server that was too slow may hear of an attempt when that has been given up, and take
+        // its rank for one that has died. So each attempt of the first connection is another start.
         let (purpose, id, met) = match first {
             None => (Purpose::Presence, nonce(), 0),
             Some(first) => (Purpose::Requests, first.id, first.server),
@@ -129,23 +129,24 @@ impl Greeter for Rank {
 
 /// The store of one rank over TCP: made by a [`TcpPlace`](super::TcpPlace).
 ///
-/// The server is in the process of rank 0. When that process ends, all calls return [`Error::Gone`] at once. The end of another rank is
-/// noticed by its connection, which the system closes with the process. If a host vanishes, that takes up to half a minute.
+/// The server is in the process of rank 0. When that process ends, all calls return [`Error::Gone`]
+/// at once. The end of another rank is noticed by its connection, which the system closes with the
+/// process. If a host vanishes, that takes up to half a minute.
 #[derive(Debug)]
 pub struct Tcp {
-    client: Client<Rank>,
+    client: Client<RankGreeter>,
 }
 
 impl Tcp {
     pub(super) fn connect(
         operation: &'static str,
         address: String,
-        rank: Rank,
+        greeter: RankGreeter,
         server: Option<Server>,
         deadline: &Deadline,
     ) -> Result<Self> {
-        let ranks = (rank.rank, rank.size);
-        Ok(Self { client: Client::connect(operation, rank, address, ranks, true, server, deadline)? })
+        let ranks = (greeter.rank, greeter.size);
+        Ok(Self { client: Client::connect(operation, greeter, address, ranks, true, server, deadline)? })
     }
 
     /// The address of the server, as this rank reaches it.
@@ -163,7 +164,8 @@ impl Tcp {
         &self.client.address
     }
 
-    /// Sends a request, which has `within` at the server, and reads the result in its answer. `key` is for errors.
+    /// Sends a request, which has `within` at the server, and reads the result in its answer. `key`
+    /// is for errors.
     fn ask<T>(
         &self,
         operation: &'static str,
@@ -174,7 +176,7 @@ impl Tcp {
     ) -> Result<T> {
         let deadline = Deadline::after(within.saturating_add(SLACK));
         let failed = |reason: String| Error::Exchange { operation, key: key.to_owned(), reason };
-        let answer = self.client.talk(operation, key, &deadline, |link| {
+        let answer = self.client.with_connection(operation, key, &deadline, |link| {
             link.send(&request.encode(), &deadline)?;
             let bytes = link.receive(MAX_ANSWER, &deadline)?;
             let unreadable = || failed(format!("expected an answer, got {} bytes that are none", bytes.len()));

@@ -1,8 +1,9 @@
 //! Requests and answers, as bytes.
 //!
-//! Each message is a frame: its length in four bytes, and that many bytes. A connection begins with a [greeting](super::greeting).
-//! After that the client sends one [`Request`] at a time, and the server answers each with a 0 and the result, or a 1 and a reason.
-//! If both share a secret, each frame ends with a message authentication code, which its length counts.
+//! Each message is a frame: its length in four bytes, and that many bytes. A connection begins with
+//! a [greeting](super::greeting). After that the client sends one [`Request`] at a time, and the
+//! server answers each with a 0 and the result, or a 1 and a reason. If both share a secret, each
+//! frame ends with a message authentication code, which its length counts.
 
 use std::sync::Arc;
 

@@ -1,10 +1,12 @@
 //! How a connection begins: the client's [`Hello`], and the server's [`Reply`].
 //!
-//! If both share a secret, the server first replies with a challenge, a nonce. The client answers with a frame that proves that it
-//! knows the secret: a code over that nonce and its hello, which holds a nonce of its own. The welcome then holds the proof of the
-//! server. After that, each frame ends with a message authentication code.
+//! If both share a secret, the server first replies with a challenge, a nonce. The client answers
+//! with a frame that proves that it knows the secret: a code over that nonce and its hello, which
+//! holds a nonce of its own. The welcome then holds the proof of the server. After that, each frame
+//! ends with a message authentication code.
 //!
-//! The encoding of a refusal is the same in all versions, so that a client of another version learns why it is refused.
+//! The encoding of a refusal is the same in all versions, so that a client of another version
+//! learns why it is refused.
 
 // Without the feature there are no secrets, so what follows a secret is unreachable.
 #![cfg_attr(not(feature = "secret"), allow(unreachable_code, unused_variables))]
@@ -67,7 +69,8 @@ impl Hello {
         writer.0
     }
 
-    /// The hello in a frame. Otherwise why the client is refused, or `Err(None)` for a client that does not speak this protocol.
+    /// The hello in a frame. Otherwise why the client is refused, or `Err(None)` for a client that
+    /// does not speak this protocol.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Option<String>> {
         let mut reader = Reader(bytes);
         if reader.take(MAGIC.len()) != Some(MAGIC) {

@@ -1,7 +1,9 @@
-//! The shared secret: proofs that an end of a connection knows it, and codes that follow each frame.
+//! The shared secret: proofs that an end of a connection knows it, and codes that follow each
+//! frame.
 //!
-//! A proof is an HMAC over everything that both ends have said, and over the end that makes it. So an end cannot be answered with its own
-//! proof. What was said holds a nonce of the other end, which is drawn for this connection, so no proof can be used twice.
+//! A proof is an HMAC over everything that both ends have said, and over the end that makes it. So
+//! an end cannot be answered with its own proof. What was said holds a nonce of the other end,
+//! which is drawn for this connection, so no proof can be used twice.
 
 pub(super) use keyed::{FrameCodes, Secret};
 
@@ -106,7 +108,8 @@ mod keyed {
         }
     }
 
-    /// The message authentication codes of a connection. The code of a frame holds for its place in its direction.
+    /// The message authentication codes of a connection. The code of a frame holds for its place in
+    /// its direction.
     pub(in crate::exchange::tcp) struct FrameCodes {
         sent: Direction,
         received: Direction,

@@ -198,7 +198,8 @@ impl Service {
             Decision::Refuse(_) | Decision::Ignore => false,
         };
         if is_ending && !is_of_this_run {
-            // The rank of this server has left. A client that comes now looks for the server of the next run, and tries again.
+            // The rank of this server has left. A client that comes now looks for the server of the
+            // next run, and tries again.
             return Err(Refusal::Close);
         }
         let answer = |answer| vec![Piece::Own(answer)];
@@ -385,7 +386,8 @@ mod tests {
         read_answer(&mut slow);
     }
 
-    /// A client that sends parts of requests is closed before they fill the memory, and others go on.
+    /// A client that sends parts of requests is closed before they fill the memory, and others go
+    /// on.
     #[test]
     fn incomplete_requests_do_not_fill_the_memory() {
         let (_control, ours) = UnixStream::pair().unwrap();
@@ -427,8 +429,8 @@ mod tests {
         assert_eq!((server.held(), server.connected()), (0, 1));
     }
 
-    /// The server did not answer an attempt to connect, and the rank tried again. When the server hears of the first attempt, it does not
-    /// take the rank for one that has died.
+    /// The server did not answer an attempt to connect, and the rank tried again. When the server
+    /// hears of the first attempt, it does not take the rank for one that has died.
     #[test]
     fn a_server_that_was_frozen_hears_of_attempts_that_are_over() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
