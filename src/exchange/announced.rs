@@ -1,10 +1,8 @@
 //! A server of rank 0 at a port that the system has chosen. Another transport, such as MPI,
 //! announces it to the other ranks.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use super::store::nonce;
 use super::tcp::{Tcp, TcpPlace};
 use super::wire::{Reader, Writer};
 use crate::deadline::Deadline;
@@ -27,7 +25,7 @@ impl Announced {
     /// Serves `size` ranks. Without the `name` of this host, all of them are on it.
     #[cfg(any(feature = "mpi", feature = "pmix", test))]
     pub(super) fn serve(size: usize, name: Option<String>) -> Result<(Tcp, Self)> {
-        let job = format!("{:016x}{:016x}", nonce(), nonce());
+        let job = format!("{:016x}{:016x}", super::store::nonce(), super::store::nonce());
         let serve = |at: &str| TcpPlace::new(at).job(job.as_str()).serve(size);
         let (server, hosts) = match name {
             None => (serve("127.0.0.1:0")?, Vec::new()),
@@ -109,6 +107,8 @@ impl Announced {
 /// does not list them.
 #[cfg(any(feature = "mpi", feature = "pmix", test))]
 fn host_addresses() -> Vec<String> {
+    use std::net::IpAddr;
+
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let up = interfaces.iter().filter(|one| one.is_oper_up() && !one.is_loopback() && !one.is_link_local());
     let (fours, sixes): (Vec<IpAddr>, Vec<IpAddr>) = up.map(if_addrs::Interface::ip).partition(IpAddr::is_ipv4);
