@@ -175,7 +175,7 @@ impl Exchange {
     ///     let other = scope.spawn(|| Exchange::join(place.store(1)?)?.withdraw());
     ///     let left = Exchange::join(place.store(0)?)?.survivors()?;
     ///     other.join().expect("no panic")?;
-    ///     gpucomm::Result::Ok(left)
+    ///     Ok::<_, gpucomm::Error>(left)
     /// })?;
     /// assert_eq!(left.store_ranks(), [0]);
     /// # Ok(())
