@@ -1,37 +1,38 @@
-//! A server of rank 0 at a port that the system has chosen, and what others are told of it by other means.
+//! A server of rank 0 at a port that the system has chosen. Another transport, such as MPI,
+//! announces it to the other ranks.
 
 use std::time::Duration;
 
-use super::interfaces::addresses;
-use super::store::nonce;
 use super::tcp::{Tcp, TcpPlace};
 use super::wire::{Reader, Writer};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// How long one address is tried before the next one is.
+/// How long a rank tries one address before the next one.
 const TRY: Duration = Duration::from_secs(2);
 
 /// Where the server of rank 0 is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Announced {
     port: String,
-    /// A name that no other server has: at an address that means another host elsewhere there may be somebody.
+    /// A name that no other server has. An address may belong to another host in another network,
+    /// and another server may be there.
     job: String,
     addresses: Vec<String>,
 }
 
 impl Announced {
-    /// Serves `size` ranks, of which all are on this host or, with a `name` of this one, some are elsewhere.
+    /// Serves `size` ranks. Without the `name` of this host, all of them are on it.
+    #[cfg(any(feature = "mpi", feature = "pmix", test))]
     pub(super) fn serve(size: usize, name: Option<String>) -> Result<(Tcp, Self)> {
-        let job = format!("{:016x}{:016x}", nonce(), nonce());
+        let job = format!("{:016x}{:016x}", super::store::nonce(), super::store::nonce());
         let serve = |at: &str| TcpPlace::new(at).job(job.as_str()).serve(size);
         let (server, hosts) = match name {
             None => (serve("127.0.0.1:0")?, Vec::new()),
-            // At all addresses, of both kinds where there are both.
+            // At all addresses, of IPv6 and IPv4 if the host has both.
             Some(name) => {
                 let server = serve("[::]:0").or_else(|_| serve("0.0.0.0:0"))?;
-                (server, addresses().into_iter().chain([name]).collect())
+                (server, host_addresses().into_iter().chain([name]).collect())
             }
         };
         let port = server.address().rsplit(':').next().unwrap_or_default().to_owned();
@@ -39,13 +40,13 @@ impl Announced {
         Ok((server, Self { port, job, addresses }))
     }
 
-    /// The same for a rank on the host of the server.
+    /// For a rank on the host of the server.
     pub(super) fn beside(mut self) -> Self {
         self.addresses.insert(0, format!("127.0.0.1:{}", self.port));
         self
     }
 
-    /// Connects a rank to the server, at the first of its addresses where that is it. For `operation`.
+    /// Connects a rank to the server, at the first of its addresses at which the server is found.
     pub(super) fn reach(&self, operation: &'static str, rank: usize, size: usize, timeout: Duration) -> Result<Tcp> {
         let deadline = Deadline::after(timeout);
         let mut last = None;
@@ -66,7 +67,7 @@ impl Announced {
         })
     }
 
-    /// What is told: this, or why there is no server.
+    /// The announcement: this, or why there is no server.
     pub(super) fn encode(of: &Result<Self, String>) -> Vec<u8> {
         match of {
             Ok(Self { port, job, addresses }) => {
@@ -77,7 +78,7 @@ impl Announced {
         }
     }
 
-    /// What was told to `operation`.
+    /// Reads an announcement.
     pub(super) fn decode(operation: &'static str, bytes: &[u8]) -> Result<Self> {
         let failed = |reason| Error::Exchange { operation, key: "the server of rank 0".to_owned(), reason };
         match Self::read(bytes) {
@@ -101,7 +102,21 @@ impl Announced {
     }
 }
 
-/// The server of rank 0, as a rank has it.
+/// The addresses at which other hosts may reach this one, without a port: those of all interfaces
+/// that are up, IPv4 first. Loopback and link-local addresses are left out. Empty if the system
+/// does not list them.
+#[cfg(any(feature = "mpi", feature = "pmix", test))]
+fn host_addresses() -> Vec<String> {
+    use std::net::IpAddr;
+
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let up = interfaces.iter().filter(|one| one.is_oper_up() && !one.is_loopback() && !one.is_link_local());
+    let (fours, sixes): (Vec<IpAddr>, Vec<IpAddr>) = up.map(if_addrs::Interface::ip).partition(IpAddr::is_ipv4);
+    // IPv6 addresses stand in brackets before a port.
+    fours.iter().map(IpAddr::to_string).chain(sixes.iter().map(|ip| format!("[{ip}]"))).collect()
+}
+
+/// The server of rank 0: in this process, or announced by another one.
 #[cfg(any(feature = "mpi", feature = "pmix"))]
 #[derive(Debug)]
 pub(super) enum Host {
@@ -111,7 +126,7 @@ pub(super) enum Host {
 
 #[cfg(any(feature = "mpi", feature = "pmix"))]
 impl Host {
-    /// That of another rank, of which `operation` was told, which may be on the host of this one.
+    /// Reads the announcement of rank 0, which `is_beside` this rank if both are on one host.
     pub(super) fn told(operation: &'static str, bytes: &[u8], is_beside: bool) -> Result<Self> {
         let announced = Announced::decode(operation, bytes)?;
         Ok(Self::Other(if is_beside { announced.beside() } else { announced }))
@@ -171,5 +186,15 @@ mod tests {
         let announced = Announced { port: String::new(), job: "mine".to_owned(), addresses: vec![at.clone()] };
         let error = announced.reach("a test", 1, 2, Duration::from_millis(50)).unwrap_err();
         assert!(matches!(&error, Error::Timeout { detail, .. } if detail.contains(&at)), "{error}");
+    }
+
+    #[test]
+    fn addresses_of_this_host_are_no_loopback_addresses() {
+        for host in host_addresses() {
+            let address: std::net::SocketAddr = format!("{host}:0").parse().unwrap();
+            assert!(!address.ip().is_loopback(), "{address}");
+            // Only an address of this host can be listened at.
+            std::net::TcpListener::bind(address).unwrap();
+        }
     }
 }

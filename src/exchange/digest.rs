@@ -1,7 +1,7 @@
 //! Names of a bounded length for what may be long.
 
-/// Beyond this many bytes what keys begin with is replaced by a digest: so that with what follows it fits into
-/// [`MAX_KEY`](super::MAX_KEY), however deep exchanges are made of exchanges.
+/// Beyond this many bytes what keys begin with is replaced by a digest: so that with what follows
+/// it fits into [`MAX_KEY`](super::MAX_KEY), however deep exchanges are made of exchanges.
 const LONG: usize = 256;
 
 /// FNV-1a, of 128 bits.
@@ -11,8 +11,8 @@ pub(crate) fn digest(bytes: impl IntoIterator<Item = u8>) -> u128 {
     })
 }
 
-/// What the keys of a view begin with, or a shorter name for that, below the same first two parts: those of the generation with which all
-/// keys go.
+/// What the keys of a view begin with, or a shorter name for that, below the same first two parts:
+/// those of the generation with which all keys go.
 pub(super) fn short(base: String) -> String {
     if base.len() <= LONG {
         return base;

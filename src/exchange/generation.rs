@@ -1,36 +1,36 @@
-//! Generations: how ranks find those that were started with them, and nobody who was there before.
+//! Generations: how the ranks of one run meet, whatever keys earlier runs have left in the store.
 //!
-//! Rank 0 of the view draws a name for the generation that nobody has seen and says it; the others answer under that name with a number
-//! that each draws anew. Rank 0 lists those numbers once all are there, and who finds its own number in the list knows that rank 0
-//! has heard *this* start of it, in a generation that was made after it came. What an earlier run has left is therefore never taken for
-//! this one's, whoever died in between and wherever.
+//! Rank 0 of the view draws a new name for the generation and publishes it. The other ranks answer
+//! under that name, each with a nonce. When all have answered, rank 0 lists the nonces. A rank that
+//! finds its own nonce in the list knows that rank 0 has met *this* start of it, in a generation
+//! that is younger than that start. So keys of an earlier run are never mistaken for those of this
+//! run, whichever rank has died in between.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::answers::Answers;
 use super::handle::Exchange;
-use super::store::{MAX_KEYS, Store, nonce};
+use super::store::{Checked, MAX_KEYS, Store, nonce};
 use super::view::{GRACE, Member, View, not_come, patiently};
 use super::wire::{Reader, Writer};
 use crate::deadline::{Deadline, check_environment, default_timeout};
 use crate::error::{Error, Result};
 
-/// How often a rank looks whether rank 0 has begun anew while it waits.
+/// How often a rank that waits checks whether rank 0 has started a newer generation.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What rank 0 says of the generation that it makes.
+/// The generation that rank 0 makes, as it publishes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Now {
+pub(super) struct Current {
     pub(super) path: String,
     pub(super) generation: u64,
     /// The start of rank 0 that makes it.
     pub(super) id: u64,
-    /// Generations before, of which keys may be left.
+    /// Earlier generations, of which keys may be left.
     pub(super) old: Vec<String>,
 }
 
-impl Now {
+impl Current {
     pub(super) fn encode(&self) -> Vec<u8> {
         let writer = Writer::default().text(&self.path).u64(self.generation).u64(self.id).count(self.old.len());
         self.old.iter().fold(writer, |writer, old| writer.text(old)).0
@@ -44,21 +44,21 @@ impl Now {
     }
 }
 
-/// A start of a rank, and the number that it has drawn for this meeting.
+/// A start of a rank, and the nonce that it has drawn for this meeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Comer {
+pub(super) struct Arrival {
     id: u64,
     nonce: u64,
 }
 
-impl Comer {
+impl Arrival {
     pub(super) fn encode(self) -> Vec<u8> {
         Writer::default().u64(self.id).u64(self.nonce).0
     }
 
     pub(super) fn decode(mut reader: Reader<'_>) -> Option<Self> {
-        let comer = Self { id: reader.u64()?, nonce: reader.u64()? };
-        reader.end(comer)
+        let arrival = Self { id: reader.u64()?, nonce: reader.u64()? };
+        reader.end(arrival)
     }
 }
 
@@ -71,7 +71,7 @@ struct Meeting<'a> {
     from: Option<&'a str>,
     rank: usize,
     size: usize,
-    me: Comer,
+    me: Arrival,
     deadline: Deadline,
 }
 
@@ -84,7 +84,7 @@ impl Meeting<'_> {
         Ok(patiently(&self.deadline, || self.store.get(&[key], self.deadline.remaining().min(within)))?.swap_remove(0))
     }
 
-    fn now(&self, within: Duration) -> Result<Option<Now>> {
+    fn now(&self, within: Duration) -> Result<Option<Current>> {
         let key = self.now_key();
         let Some(bytes) = self.one(&key, within)? else { return Ok(None) };
         let unreadable = || Error::Exchange {
@@ -92,28 +92,28 @@ impl Meeting<'_> {
             key,
             reason: format!("expected the name of a generation, got {} bytes that are none", bytes.len()),
         };
-        Now::decode(&bytes).map(Some).ok_or_else(unreadable)
+        Current::decode(&bytes).map(Some).ok_or_else(unreadable)
     }
 
-    /// Who has come to the generation at `path`.
-    fn comers(&self, path: &str) -> Result<Vec<Option<Comer>>> {
+    /// The ranks that have answered in the generation at `path`.
+    fn arrivals(&self, path: &str) -> Result<Vec<Option<Arrival>>> {
         let keys: Vec<String> = (0..self.size).map(|rank| format!("{path}j/{rank}")).collect();
-        let mut comers = Vec::with_capacity(self.size);
+        let mut arrivals = Vec::with_capacity(self.size);
         for part in keys.chunks(MAX_KEYS) {
             let part: Vec<&str> = part.iter().map(String::as_str).collect();
             let values = patiently(&self.deadline, || self.store.get(&part, Duration::ZERO))?;
-            comers.extend(values.into_iter().map(|value| value.and_then(|value| Comer::decode(Reader(&value)))));
+            arrivals.extend(values.into_iter().map(|value| value.and_then(|value| Arrival::decode(Reader(&value)))));
         }
-        Ok(comers)
+        Ok(arrivals)
     }
 
     fn missing(&self, path: &str) -> Result<String> {
-        let comers = self.comers(path)?;
-        let missing: Vec<usize> = (0..self.size).filter(|rank| comers[*rank].is_none()).collect();
+        let arrivals = self.arrivals(path)?;
+        let missing: Vec<usize> = (0..self.size).filter(|rank| arrivals[*rank].is_none()).collect();
         if !missing.is_empty() {
             return Ok(not_come(&missing, self.size));
         }
-        let ids: Vec<u64> = comers.iter().flatten().map(|comer| comer.id).collect();
+        let ids: Vec<u64> = arrivals.iter().flatten().map(|arrival| arrival.id).collect();
         let ends = self.store.ended(&ids, GRACE)?;
         let ends = ends.into_iter().enumerate().filter_map(|(rank, how)| Some(format!("rank {rank} {}", how?)));
         let ends: Vec<String> = ends.collect();
@@ -125,7 +125,7 @@ impl Meeting<'_> {
     }
 
     /// Rank 0 makes the generation.
-    fn lead(&self) -> Result<(Now, Vec<Comer>)> {
+    fn lead(&self) -> Result<(Current, Vec<Arrival>)> {
         let before = self.now(Duration::ZERO)?;
         let generation = self.store.add(&format!("{}count", self.base), 1, self.deadline.remaining())?;
         let path = format!("{}{generation}-{:016x}/", self.base, self.me.nonce);
@@ -135,49 +135,53 @@ impl Meeting<'_> {
         {
             old.push(from.to_owned());
         }
-        // What dies again and again before it has met is not listed for ever.
+        // A run that dies again and again before its ranks meet does not make the list grow
+        // forever.
         old.drain(..old.len().saturating_sub(64));
-        let mut now = Now { path, generation: generation.unsigned_abs(), id: self.me.id, old };
+        let mut now = Current { path, generation: generation.unsigned_abs(), id: self.me.id, old };
         let left = || self.deadline.remaining();
         self.store.set(&format!("{}j/{}", now.path, self.rank), &self.me.encode(), left())?;
         self.store.set(&self.now_key(), &now.encode(), left())?;
 
         let mut met = None;
         while met.is_none() {
-            let comers: Option<Vec<Comer>> = self.comers(&now.path)?.into_iter().collect();
-            if let Some(comers) = comers {
-                let ids: Vec<u64> = comers.iter().map(|comer| comer.id).collect();
-                // Who came and ended may be started again.
+            let arrivals: Option<Vec<Arrival>> = self.arrivals(&now.path)?.into_iter().collect();
+            if let Some(arrivals) = arrivals {
+                let ids: Vec<u64> = arrivals.iter().map(|arrival| arrival.id).collect();
+                // A rank that has answered and died may be started again.
                 met = patiently(&self.deadline, || self.store.ended(&ids, GRACE))?
                     .iter()
                     .all(Option::is_none)
-                    .then_some(comers);
+                    .then_some(arrivals);
             }
             if met.is_none() {
                 if self.deadline.expired() {
                     return Err(self.deadline.error(self.operation, self.missing(&now.path)?));
                 }
-                self.wait_for_a_comer(&now.path)?;
+                self.wait_for_an_arrival(&now.path)?;
             }
         }
-        let comers = met.unwrap_or_default();
-        let list =
-            comers.iter().fold(Writer::default().count(comers.len()), |w, comer| w.u64(comer.id).u64(comer.nonce));
+        let arrivals = met.unwrap_or_default();
+        let list = arrivals
+            .iter()
+            .fold(Writer::default().count(arrivals.len()), |w, arrival| w.u64(arrival.id).u64(arrival.nonce));
         self.store.set(&format!("{}ok", now.path), &list.0, left().max(GRACE))?;
-        // All have left the generations before. What cannot be removed now stays on the list.
+        // All ranks have left the earlier generations. One that cannot be removed now stays on the
+        // list.
         let removed = now.old.iter().try_for_each(|old| self.store.clear(old, left().max(GRACE)));
         if removed.is_ok() && !now.old.is_empty() {
             now.old.clear();
-            // The others are in the new generation already. What cannot be said now is removed once more by the next one.
+            // The other ranks are in the new generation already. If this fails, the next generation
+            // removes the earlier ones again.
             let _ = self.store.set(&self.now_key(), &now.encode(), left().max(GRACE));
         }
-        Ok((now, comers))
+        Ok((now, arrivals))
     }
 
-    /// Waits a little, or until the first of those comes who are missing.
-    fn wait_for_a_comer(&self, path: &str) -> Result<()> {
-        let comers = self.comers(path)?;
-        match comers.iter().position(Option::is_none) {
+    /// Waits a moment, or until the first missing rank answers.
+    fn wait_for_an_arrival(&self, path: &str) -> Result<()> {
+        let arrivals = self.arrivals(path)?;
+        match arrivals.iter().position(Option::is_none) {
             Some(rank) => self.one(&format!("{path}j/{rank}"), LOOK).map(drop),
             None => {
                 std::thread::sleep(LOOK.min(self.deadline.remaining()));
@@ -186,19 +190,20 @@ impl Meeting<'_> {
         }
     }
 
-    /// Who has met in the generation at `path`, once all have.
-    fn met(&self, path: &str, within: Duration) -> Result<Option<Vec<Comer>>> {
+    /// The ranks that have met in the generation at `path`, once all have.
+    fn met(&self, path: &str, within: Duration) -> Result<Option<Vec<Arrival>>> {
         let list = self.one(&format!("{path}ok"), within)?;
         Ok(list.and_then(|list| {
             let mut reader = Reader(&list);
-            let comers = reader.list(|r| Some(Comer { id: r.u64()?, nonce: r.u64()? }))?;
-            reader.end(comers).filter(|comers| comers.len() == self.size)
+            let arrivals = reader.list(|r| Some(Arrival { id: r.u64()?, nonce: r.u64()? }))?;
+            reader.end(arrivals).filter(|arrivals| arrivals.len() == self.size)
         }))
     }
 
-    /// Another rank answers, to each generation that rank 0 makes, until one is made with it.
-    fn follow(&self) -> Result<(Now, Vec<Comer>)> {
-        let mut answered: Vec<Now> = Vec::new();
+    /// Another rank answers in each generation that rank 0 makes, until it has met the others in
+    /// one.
+    fn follow(&self) -> Result<(Current, Vec<Arrival>)> {
+        let mut answered: Vec<Current> = Vec::new();
         let met = loop {
             let known = answered.last().cloned();
             let now = self.now(if known.is_none() { LOOK } else { Duration::ZERO })?;
@@ -206,12 +211,13 @@ impl Meeting<'_> {
                 && self.from != Some(&now.path)
                 && known.as_ref().is_none_or(|known| known.path != now.path)
             {
-                // Rank 0 may have met this one in what it leaves again: this rank is to come there first.
+                // Rank 0 may have met this rank in a generation that it has left again. Then this
+                // rank enters that one first.
                 if let Some(known) = known
-                    && let Some(comers) = self.met(&known.path, Duration::ZERO)?
-                    && comers[self.rank] == self.me
+                    && let Some(arrivals) = self.met(&known.path, Duration::ZERO)?
+                    && arrivals[self.rank] == self.me
                 {
-                    break (known, comers);
+                    break (known, arrivals);
                 }
                 self.store.set(
                     &format!("{}j/{}", now.path, self.rank),
@@ -221,13 +227,14 @@ impl Meeting<'_> {
                 answered.push(now.clone());
             }
             if answered.is_empty() && now.is_some() {
-                // Rank 0 is still where this rank comes from.
+                // Rank 0 is still in the generation that this rank leaves.
                 std::thread::sleep(LOOK.min(self.deadline.remaining()) / 10);
             }
             if let Some(now) = answered.last() {
                 match self.met(&now.path, LOOK)? {
-                    Some(comers) if comers[self.rank] == self.me => break (now.clone(), comers),
-                    // A list without this start of this rank stays as it is: there will be another one.
+                    Some(arrivals) if arrivals[self.rank] == self.me => break (now.clone(), arrivals),
+                    // This list is final, and lacks this start of this rank. Rank 0 will make
+                    // another generation.
                     Some(_) => std::thread::sleep(LOOK.min(self.deadline.remaining()) / 5),
                     None => {}
                 }
@@ -237,14 +244,14 @@ impl Meeting<'_> {
             }
         };
         for now in answered.iter().filter(|now| now.path != met.0.path) {
-            // It may lie in a generation that has been removed already.
+            // The answer may be in a generation that has been removed already.
             let _ = self.store.delete(&format!("{}j/{}", now.path, self.rank), GRACE);
         }
         Ok(met)
     }
 
-    /// Why the generation was not made, as this rank sees it.
-    fn late(&self, now: Option<&Now>) -> Result<Error> {
+    /// The error of a rank that has not met the others in time.
+    fn late(&self, now: Option<&Current>) -> Result<Error> {
         let detail = match now {
             None => not_come(&[0], self.size),
             Some(now) => {
@@ -258,10 +265,12 @@ impl Meeting<'_> {
         Ok(self.deadline.error(self.operation, format!("rank {}: {detail}", self.rank)))
     }
 
-    /// The view of the generation in which all have met; `roots` are their ranks in the store.
+    /// Meets the other ranks, whose ranks in the store are `roots`, and returns the view of the
+    /// generation.
     fn meet(self, store: Arc<dyn Store>, roots: &[usize]) -> Result<View> {
-        let (now, comers) = if self.rank == 0 { self.lead()? } else { self.follow()? };
-        let members = roots.iter().zip(&comers).map(|(root, comer)| Member { root: *root, id: comer.id }).collect();
+        let (now, arrivals) = if self.rank == 0 { self.lead()? } else { self.follow()? };
+        let members =
+            roots.iter().zip(&arrivals).map(|(root, arrival)| Member { root: *root, id: arrival.id }).collect();
         Ok(View {
             base: self.base.to_owned(),
             path: now.path,
@@ -276,10 +285,12 @@ impl Meeting<'_> {
 }
 
 impl Exchange {
-    /// Meets the other ranks of a store in a new generation, within the [default timeout](crate::default_timeout).
+    /// Meets the other ranks of a store in a new generation, within the
+    /// [default timeout](crate::default_timeout).
     ///
-    /// All ranks must call it. Each run of a program gets keys that no run before it has seen, also where the store outlives them; a
-    /// rank that dies here and is started again is waited for. What is left of earlier generations is removed.
+    /// All ranks must call it. Each run of a program gets keys that no run before it has seen, also
+    /// where the store outlives them; a rank that dies here and is started again is waited for.
+    /// What is left of earlier generations is removed.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -296,9 +307,10 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`], which lists who has not come; what the store says: [`Error::Gone`] where rank 0 of a [`Tcp`](super::Tcp) has
-    /// ended, and [`Error::Exchange`] where it fails, or somebody else has written to its keys; [`Error::InvalidArgument`] where
-    /// `GPUCOMM_TIMEOUT` holds no time.
+    /// [`Error::Timeout`], which lists who has not come; what the store says: [`Error::Gone`] where
+    /// rank 0 of a [`Tcp`](super::Tcp) has ended, and [`Error::Exchange`] where it fails, or
+    /// somebody else has written to its keys; [`Error::InvalidArgument`] where `GPUCOMM_TIMEOUT`
+    /// holds no time.
     pub fn join(store: impl Store + 'static) -> Result<Self> {
         Self::meet(store, None)
     }
@@ -326,19 +338,19 @@ impl Exchange {
     fn meet(store: impl Store + 'static, timeout: Option<Duration>) -> Result<Self> {
         let operation = "Exchange::join";
         check_environment(operation)?;
-        let store: Arc<dyn Store> = Arc::new(Answers(store));
+        let store: Arc<dyn Store> = Arc::new(Checked(store));
         let (rank, size) = (store.rank(), store.size());
         super::store::check_rank(operation, rank, size)?;
         let deadline = Deadline::after(timeout.unwrap_or_else(default_timeout));
-        let me = Comer { id: store.id(), nonce: nonce() };
+        let me = Arrival { id: store.id(), nonce: nonce() };
         let meeting = Meeting { operation, store: &*store, base: "g/", from: None, rank, size, me, deadline };
         let roots: Vec<usize> = (0..size).collect();
         let view = meeting.meet(Arc::clone(&store), &roots)?;
         Ok(Self::of(Arc::new(view), timeout))
     }
 
-    /// Meets the same ranks again, with fresh keys. All ranks must call it, and be done with this generation, whose keys and
-    /// views are gone then.
+    /// Meets the same ranks again, with fresh keys. All ranks must call it, and be done with this
+    /// generation, whose keys and views are gone then.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -355,7 +367,7 @@ impl Exchange {
     /// As [`join`](Self::join).
     pub fn next_generation(&self) -> Result<Self> {
         let view = &self.view;
-        let me = Comer { id: view.store.id(), nonce: nonce() };
+        let me = Arrival { id: view.store.id(), nonce: nonce() };
         let meeting = Meeting {
             operation: "Exchange::next_generation",
             store: &*view.store,

@@ -1,8 +1,8 @@
 //! What one rank makes for all, and what all tell each other before they begin something: or why a rank cannot.
 
-use super::handle::Exchange;
 #[cfg(feature = "nccl")]
-use super::kind;
+use super::collectives::kind;
+use super::handle::Exchange;
 use crate::error::{Error, Result};
 
 impl Exchange {

@@ -1,14 +1,19 @@
-//! What an exchange stands on: a map of keys that all ranks see.
+//! The interface of stores: maps of keys to bytes that all ranks see.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::rand::GetRandomFlags;
+
 use crate::error::{Error, Result};
+use crate::panicked;
 
 /// The longest value of a key, in bytes.
 pub const MAX_VALUE: usize = 16 << 20;
 
-/// The longest key that a [`Store`] is asked for, in bytes. Keys of users are shorter: [`MAX_NAME`].
+/// The longest key that a [`Store`] is asked for, in bytes. Keys of users are shorter:
+/// [`MAX_NAME`].
 pub const MAX_KEY: usize = 1024;
 
 /// The longest key of an [`Exchange`](super::Exchange), in bytes.
@@ -17,37 +22,40 @@ pub const MAX_NAME: usize = 256;
 /// The most keys that one [`Store::get`] is asked for.
 pub const MAX_KEYS: usize = 64;
 
-/// What came of a compare-and-set.
+/// The result of a compare-and-set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Swap {
-    /// The value was what was expected, and is the new one.
+    /// The key had the expected value, and has the new one now.
     Done,
-    /// It was not: what is there, or `None` where nothing is. Nothing was changed.
+    /// The key has this value, or none, and was not changed.
     Found(Option<Vec<u8>>),
 }
 
-/// A map of keys to bytes that all ranks see, and who of them is still there: the primitive part of an
-/// [`Exchange`](super::Exchange), which builds all else on it.
+/// A map of keys to bytes that all ranks see, and which ranks have ended. An
+/// [`Exchange`](super::Exchange) builds everything else on it.
 ///
-/// Implement it to have ranks meet through something of your own, such as a database. An implementation keeps these rules:
+/// Implement it so that ranks meet through a service of your own, such as a database. An
+/// implementation keeps these rules:
 ///
-/// - All changes of one key happen in one order, which all ranks see; [`add`](Self::add) and
-///   [`compare_and_set`](Self::compare_and_set) are one step in it. Who has been told that a change is done finds it, from every
-///   rank. A value is never seen in part.
-/// - Keys are UTF-8 of 1 to [`MAX_KEY`] bytes, with `/` between their parts; values have 0 to [`MAX_VALUE`] bytes.
-/// - Every method returns within `within` and a second; what could not be done by then is [`Error::Timeout`], other than for
-///   [`get`](Self::get). It can be called by several threads, and a `get` that waits holds up no other call.
-/// - [`id`](Self::id) is another one for each start of a process: a rank that was started again is somebody else.
+/// - All ranks see the changes of one key in the same order. [`add`](Self::add) and
+///   [`compare_and_set`](Self::compare_and_set) are atomic. When a change has returned, every rank
+///   sees it. No rank sees a part of a value.
+/// - Keys are UTF-8 of 1 to [`MAX_KEY`] bytes, with `/` between their parts; values have 0 to
+///   [`MAX_VALUE`] bytes.
+/// - Every method returns at most a second after `within`. If it could not do its work by then, it
+///   returns [`Error::Timeout`], other than [`get`](Self::get). Several threads may call it, and a
+///   `get` that waits does not delay other calls.
+/// - [`id`](Self::id) differs for each start of a process, also of the same rank.
 /// - Values outlive the rank that has set them.
 ///
-/// Answers are checked: another number of values than there were keys, or a value that is too long, is [`Error::Exchange`]. So is a panic of
-/// a method that returns a `Result`.
+/// Answers are checked: another number of values than of keys, or a value that is too long, is
+/// [`Error::Exchange`]. So is a panic of a method that returns a `Result`.
 ///
 /// ```
 /// # use gpucomm::exchange::{Store, Swap, Threads};
 /// # use std::time::Duration;
 /// # fn main() -> gpucomm::Result<()> {
-/// // What an exchange asks of a store. A test of one of your own asks the same.
+/// // An exchange uses a store like this. So can a test of your own store.
 /// fn check(store: &impl Store) -> gpucomm::Result<()> {
 ///     let within = Duration::from_secs(1);
 ///     assert!(store.rank() < store.size());
@@ -72,36 +80,40 @@ pub trait Store: Send + Sync {
     /// How many ranks there are.
     fn size(&self) -> usize;
 
-    /// A number by which this start of this rank is known, such as a random one.
+    /// A number for this start of this rank, such as a random one.
     fn id(&self) -> u64;
 
-    /// Sets a key, whatever it was.
+    /// Sets a key, whatever its value was.
     fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()>;
 
-    /// The values of at most [`MAX_KEYS`] keys, once all of them are there.
+    /// Returns the values of at most [`MAX_KEYS`] keys, once all of them are set.
     ///
-    /// When time is up it returns those that are there, with `None` for the others. It may do so earlier: when some rank has died,
-    /// say, so that the caller looks whether it is one of those it waits for. Without any time it only looks.
+    /// After `within` it returns `None` for keys that are not set. It may do so earlier, for
+    /// example when a rank has died, so that the caller checks whether it waits for that rank. If
+    /// `within` is zero it does not wait.
     fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>>;
 
-    /// Adds to the number that a key holds, as decimal text, or to 0 where there is no such key, and returns the sum.
+    /// Adds to the number that a key holds as decimal text, or to 0 if it is not set, and returns
+    /// the sum.
     fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64>;
 
-    /// Sets a key if its value is `expected`, where `None` means that there is no such key.
+    /// Sets a key if its value is `expected`, where `None` means that it is not set.
     fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap>;
 
-    /// Removes a key, and says whether it was there.
+    /// Removes a key, and returns whether it was set.
     fn delete(&self, key: &str, within: Duration) -> Result<bool>;
 
     /// Removes all keys that begin with `prefix`, which ends with `/`.
     ///
-    /// It is asked for keys that nobody reads any more. A store that cannot list its keys may do nothing.
+    /// It is called for keys that no rank reads any more. A store that cannot list its keys may do
+    /// nothing.
     fn clear(&self, prefix: &str, within: Duration) -> Result<()>;
 
-    /// For each of these starts of ranks: how it ended, if it is known to have ended, such as `has died`.
+    /// Returns for each of these starts of ranks how it ended, such as `has died`, or `None` if it
+    /// is not known to have ended.
     ///
-    /// Who has ended never comes back under the same number. A store that cannot know answers `None` for all, as the default
-    /// does: then ranks that died are noticed at the deadline.
+    /// A start that has ended never comes back. A store that cannot know returns `None` for all, as
+    /// the default does. Then the death of a rank is noticed at the deadline.
     fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
         let _ = within;
         Ok(vec![None; ids.len()])
@@ -150,7 +162,106 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
 }
 
-/// Refuses a rank that is none, as `operation`.
+/// A store whose answers are checked: a store of the user may break its rules, or panic.
+///
+/// Each answer has the right number of values, and none of them is too long. A panic is an error.
+#[derive(Debug)]
+pub(super) struct Checked<S>(pub(super) S);
+
+fn broken_rule(
+    method: &'static str,
+    key: &str,
+    expected: impl std::fmt::Display,
+    got: impl std::fmt::Display,
+) -> Error {
+    let reason = format!("the store has broken its rules: expected {expected}, got {got}");
+    Error::Exchange { operation: method, key: key.to_owned(), reason }
+}
+
+/// Calls the store by `ask`. Returns an error if that panics, which would end a thread of this crate.
+fn contain<T>(method: &'static str, key: &str, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|payload| {
+        let said = panicked::said(&*payload).unwrap_or("(no message)");
+        let reason = format!("the store has panicked: {said}");
+        // It may panic again when it is dropped.
+        std::mem::forget(payload);
+        Err(Error::Exchange { operation: method, key: key.to_owned(), reason })
+    })
+}
+
+/// The first of some keys, for an error.
+fn first<'k>(keys: &[&'k str]) -> &'k str {
+    keys.first().copied().unwrap_or_default()
+}
+
+fn check_found(method: &'static str, key: &str, value: Option<&[u8]>) -> Result<()> {
+    match value {
+        Some(value) if value.len() > MAX_VALUE => {
+            Err(broken_rule(method, key, format_args!("at most {MAX_VALUE} bytes"), value.len()))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl<S: Store> Store for Checked<S> {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn id(&self) -> u64 {
+        self.0.id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        contain("Store::set", key, || self.0.set(key, value, within))
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        const METHOD: &str = "Store::get";
+        let values = contain(METHOD, first(keys), || self.0.get(keys, within))?;
+        if values.len() != keys.len() {
+            return Err(broken_rule(METHOD, first(keys), format_args!("{} values", keys.len()), values.len()));
+        }
+        keys.iter().zip(&values).try_for_each(|(key, value)| check_found(METHOD, key, value.as_deref()))?;
+        Ok(values)
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        contain("Store::add", key, || self.0.add(key, by, within))
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        const METHOD: &str = "Store::compare_and_set";
+        let swap = contain(METHOD, key, || self.0.compare_and_set(key, expected, value, within))?;
+        if let Swap::Found(found) = &swap {
+            check_found(METHOD, key, found.as_deref())?;
+        }
+        Ok(swap)
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        contain("Store::delete", key, || self.0.delete(key, within))
+    }
+
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        contain("Store::clear", prefix, || self.0.clear(prefix, within))
+    }
+
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        const METHOD: &str = "Store::ended";
+        let ends = contain(METHOD, "", || self.0.ended(ids, within))?;
+        if ends.len() != ids.len() {
+            return Err(broken_rule(METHOD, "", format_args!("{} answers", ids.len()), ends.len()));
+        }
+        Ok(ends)
+    }
+}
+
+/// Refuses a rank that is out of range.
 pub(super) fn check_rank(operation: &'static str, rank: usize, size: usize) -> Result<()> {
     if rank < size {
         return Ok(());
@@ -158,7 +269,7 @@ pub(super) fn check_rank(operation: &'static str, rank: usize, size: usize) -> R
     Err(Error::argument(operation, "rank", format_args!("less than the {size} ranks"), rank))
 }
 
-/// Refuses a value that is too long, as `operation`.
+/// Refuses a value that is too long.
 pub(super) fn check_value(operation: &'static str, len: usize) -> Result<()> {
     if len <= MAX_VALUE {
         return Ok(());
@@ -166,11 +277,17 @@ pub(super) fn check_value(operation: &'static str, len: usize) -> Result<()> {
     Err(Error::argument(operation, "value", format_args!("at most {MAX_VALUE} bytes"), format_args!("{len} bytes")))
 }
 
+/// Random bytes of the system, which nobody else draws or foretells.
+pub(super) fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    // Once the system has started, it gives so few bytes at once, and a call fails only when a
+    // signal interrupts it.
+    while !matches!(rustix::rand::getrandom(&mut bytes[..], GetRandomFlags::empty()), Ok(32)) {}
+    bytes
+}
+
 /// A number that nobody else draws.
 pub(super) fn nonce() -> u64 {
-    let mut bytes = [0; 8];
-    // The kernel's source gives such a few bytes whole once the machine has started, and has no other failure.
-    // SAFETY: the kernel writes at most as many bytes as the array has, for which every value is valid.
-    while unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != bytes.len().cast_signed() {}
-    u64::from_le_bytes(bytes)
+    let [a, b, c, d, e, f, g, h, ..] = random();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }

@@ -1,23 +1,30 @@
-//! A store for the threads of one process.
+//! A store for ranks that are threads of one process.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::store::{Store, Swap, check_rank, check_value, nonce};
-use super::table::{Outcome, Table};
+use super::table::{Departures, Outcome, Table};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 #[derive(Debug, Default)]
+struct State {
+    table: Table,
+    departures: Departures,
+}
+
+#[derive(Debug, Default)]
 struct Shared {
-    table: Mutex<Table>,
-    news: Condvar,
+    state: Mutex<State>,
+    /// Notified after each change.
+    changed: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // A table is whole between calls, and none of them panics half-way.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No call panics half-way through a change, so the state is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change<T>(
@@ -26,13 +33,13 @@ impl Shared {
         key: &str,
         change: impl FnOnce(&mut Table) -> Outcome<T>,
     ) -> Result<T> {
-        let result = change(&mut self.lock());
-        self.news.notify_all();
+        let result = change(&mut self.lock().table);
+        self.changed.notify_all();
         result.map_err(|reason| Error::Exchange { operation, key: key.to_owned(), reason })
     }
 }
 
-/// Where the threads of one process meet, each of which is a rank. Clones are the same place.
+/// The place at which ranks that are threads of one process meet. A clone is the same place.
 ///
 /// ```
 /// # use gpucomm::exchange::{Exchange, Threads};
@@ -59,12 +66,14 @@ impl Threads {
         Self { shared: Arc::default(), size }
     }
 
-    /// The store of one rank, for [`Exchange::join`](super::Exchange::join). Each call is another start of that rank.
+    /// The store of one rank, for [`Exchange::join`](super::Exchange::join). Each call is another
+    /// start of that rank.
     ///
-    /// When it is dropped, others that wait for this rank are told: that it has left, or, while its thread panics, that it has died.
+    /// When you drop it, ranks that wait for this one learn that it has left or, if its thread
+    /// panics, that it has died.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that is not below the size.
+    /// Returns [`Error::InvalidArgument`] if `rank` is out of range.
     pub fn store(&self, rank: usize) -> Result<ThreadStore> {
         check_rank("Threads::store", rank, self.size)?;
         Ok(ThreadStore { shared: Arc::clone(&self.shared), rank, size: self.size, id: nonce() })
@@ -95,53 +104,56 @@ impl Store for ThreadStore {
 
     fn set(&self, key: &str, value: &[u8], _within: Duration) -> Result<()> {
         check_value("Store::set", value.len())?;
-        self.shared.change("Store::set", key, |table| table.set(key, value))
+        self.shared.change("Store::set", key, |table| table.set(key.as_bytes(), value))
     }
 
     fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
         let deadline = Deadline::after(within);
-        let mut table = self.shared.lock();
-        let ends = table.ends();
+        let mut state = self.shared.lock();
+        let departed = state.departures.count();
         loop {
             let left = deadline.remaining();
-            if left.is_zero() || table.ends() != ends || keys.iter().all(|key| table.get(key).is_some()) {
+            let all_set = keys.iter().all(|key| state.table.has(key.as_bytes()));
+            if left.is_zero() || all_set || state.departures.count() != departed {
                 break;
             }
-            table = self.shared.news.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let values: Vec<_> = keys.iter().map(|key| table.get(key)).collect();
-        drop(table);
+        let values: Vec<_> = keys.iter().map(|key| state.table.get(key.as_bytes())).collect();
+        // Copy them without the lock.
+        drop(state);
         Ok(values.into_iter().map(|value| value.map(|value| value.to_vec())).collect())
     }
 
     fn add(&self, key: &str, by: i64, _within: Duration) -> Result<i64> {
-        self.shared.change("Store::add", key, |table| table.add(key, by))
+        self.shared.change("Store::add", key, |table| table.add(key.as_bytes(), by))
     }
 
     fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], _within: Duration) -> Result<Swap> {
         check_value("Store::compare_and_set", value.len())?;
-        self.shared.change("Store::compare_and_set", key, |table| table.compare_and_set(key, expected, value))
+        self.shared
+            .change("Store::compare_and_set", key, |table| table.compare_and_set(key.as_bytes(), expected, value))
     }
 
     fn delete(&self, key: &str, _within: Duration) -> Result<bool> {
-        Ok(self.shared.lock().delete(key))
+        Ok(self.shared.lock().table.delete(key.as_bytes()))
     }
 
     fn clear(&self, prefix: &str, _within: Duration) -> Result<()> {
-        self.shared.lock().clear(prefix);
+        self.shared.lock().table.clear(prefix.as_bytes());
         Ok(())
     }
 
     fn ended(&self, ids: &[u64], _within: Duration) -> Result<Vec<Option<String>>> {
-        let table = self.shared.lock();
-        Ok(ids.iter().map(|id| table.ended(*id).map(str::to_owned)).collect())
+        let state = self.shared.lock();
+        Ok(ids.iter().map(|id| state.departures.get(*id).map(str::to_owned)).collect())
     }
 }
 
 impl Drop for ThreadStore {
     fn drop(&mut self) {
         let how = if std::thread::panicking() { "has died: its thread panicked" } else { "has left" };
-        self.shared.lock().end(self.id, how);
-        self.shared.news.notify_all();
+        self.shared.lock().departures.record(self.id, how);
+        self.shared.changed.notify_all();
     }
 }

@@ -1,17 +1,17 @@
-//! Votes: one answer on all ranks.
+//! Votes: all ranks get the same result.
 
 use std::fmt;
 use std::time::Duration;
 
+use super::collectives::kind;
 use super::handle::Exchange;
-use super::kind;
 use super::store::Swap;
 use super::view::{Came, GRACE, View, patiently};
 use super::wire::{Reader, Writer};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// How a vote ended. All ranks that voted in one, late or not, get the same.
+/// The result of a vote. All ranks that voted, late or not, get the same.
 ///
 /// ```
 /// # use gpucomm::exchange::{Exchange, Threads};
@@ -27,9 +27,9 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Vote {
-    /// Who said no, and why.
+    /// The ranks that said no, and why.
     pub no: Vec<(usize, String)>,
-    /// Who did not come: `has not come` by the deadline, or how it ended.
+    /// The ranks that did not vote: `has not come` by the deadline, or how the rank ended.
     pub missing: Vec<(usize, String)>,
 }
 
@@ -52,11 +52,12 @@ impl fmt::Display for Vote {
 }
 
 impl Exchange {
-    /// Every rank says yes (`Ok`) or no (`Err`, with the reason), and all learn the same answer.
+    /// Every rank votes yes (`Ok`) or no (`Err`, with the reason), and all ranks get the same
+    /// result.
     ///
-    /// The first rank whose deadline passes, or that sees that nobody else can come, decides for all: who comes after that is told the
-    /// same, which names it as missing. Ranks that do something else instead count as a no. Of a reason the first
-    /// kilobyte is kept.
+    /// The first rank whose deadline passes, or that sees that no other rank can come, decides for
+    /// all. A rank that comes later gets the same result, which lists it as missing. A rank that
+    /// calls another operation counts as a no. Of a reason the first kilobyte is kept.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -71,13 +72,14 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// What the [store](Self#errors) says; who does not come, or says no, is no error. [`Error::Timeout`] only where the store does not
-    /// answer.
+    /// Returns the errors of the [store](Self#errors), and [`Error::Timeout`] only if the store
+    /// does not answer. A rank that does not come, or votes no, is no error.
     pub fn vote(&self, ballot: Result<(), String>) -> Result<Vote> {
         self.vote_on("", ballot)
     }
 
-    /// As [`Exchange::vote`], on a matter: who says yes to another one counts as a no. A vote of the program is on none.
+    /// As [`Exchange::vote`], on a matter: a yes to another matter counts as a no. A vote of the
+    /// program has no matter.
     pub(crate) fn vote_on(&self, matter: &str, ballot: Result<(), String>) -> Result<Vote> {
         let operation = "Exchange::vote";
         let deadline = self.deadline();
@@ -86,7 +88,8 @@ impl Exchange {
             Ok(()) => Writer::default().u8(1).text(clipped(matter)),
             Err(why) => Writer::default().u8(0).text(clipped(why)),
         };
-        // Who comes shortly before the end learns the answer, too: the store may be busy for a moment.
+        // A rank that votes shortly before the deadline learns the result, too, even if the store
+        // is busy for a moment.
         let patience = Deadline::after(deadline.remaining().max(GRACE));
         self.put(round, operation, kind::VOTE, &ballot.0, &patience)?;
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
@@ -104,8 +107,9 @@ impl Exchange {
     }
 }
 
-/// Waits until each key has come or its member has ended, or until time is up; the first rank for which that is so writes what
-/// `propose` makes of it to the key `verdict`, and all return what stands there.
+/// Waits until each key is set or its member has departed, or until the deadline. The first rank
+/// that gets there writes what `propose` makes of it to the key `verdict`, and all ranks return
+/// that value.
 pub(super) fn decide(
     view: &View,
     verdict: &str,
@@ -134,13 +138,13 @@ pub(super) fn decide(
     }
 }
 
-/// The error for a verdict that none of us has written.
+/// The error for a verdict that no rank has written.
 pub(super) fn unreadable(operation: &'static str, key: &str, bytes: &[u8]) -> Error {
     let reason = format!("expected a verdict, got {} bytes that are none", bytes.len());
     Error::Exchange { operation, key: key.to_owned(), reason }
 }
 
-/// How a member that did not come is told of.
+/// Why a member did not vote.
 fn absent(came: &Came) -> Option<String> {
     match came {
         Came::Value(_) => None,
@@ -149,7 +153,7 @@ fn absent(came: &Came) -> Option<String> {
     }
 }
 
-/// What the ballots on a matter come to.
+/// Counts the ballots on a matter.
 pub(super) fn count(round: u64, matter: &str, came: &[Came]) -> Vote {
     let mut vote = Vote::default();
     for (rank, came) in came.iter().enumerate() {
@@ -174,7 +178,7 @@ pub(super) fn count(round: u64, matter: &str, came: &[Came]) -> Vote {
     vote
 }
 
-/// What is voted on, in words.
+/// A matter, in words.
 fn named(matter: &str) -> &str {
     if matter.is_empty() { "something of the program" } else { matter }
 }

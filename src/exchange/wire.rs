@@ -1,4 +1,5 @@
-//! How numbers and texts lie in the bytes that ranks send each other: little-endian, with a length before what has one.
+//! How numbers and texts lie in the bytes that ranks send each other: little-endian, with a length
+//! before what has one.
 
 /// Bytes that are being put together.
 #[derive(Debug, Default)]
@@ -36,7 +37,8 @@ impl Writer {
     }
 }
 
-/// Bytes that are being taken apart; `None` where they end too early or are not what they should be.
+/// Bytes that are being taken apart; `None` where they end too early or are not what they should
+/// be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 

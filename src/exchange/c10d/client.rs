@@ -1,83 +1,85 @@
 //! The store of one rank at a TCPStore.
 
-use std::io;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::dialect::Dialect;
-use super::sealed::{open, seal};
-use super::talk::{Reuse, Talk};
+use super::codec::Dialect;
+use super::link::Link;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::exchange::net::dial::dial;
-use crate::exchange::net::events::peek;
+use crate::exchange::net::client::{Client, Failure, Greeter, Reuse, SLACK};
 use crate::exchange::net::server::Server;
-use crate::exchange::net::stream::{closed, timed_out};
 use crate::exchange::store::{MAX_KEYS, Store, Swap, check_value, nonce};
-use crate::exchange::system::is;
 use crate::exchange::table::sum;
 
-/// How long an answer may be on its way beside the time that was asked for.
-const SLACK: Duration = Duration::from_millis(900);
-
-/// How long a wait lasts before the keys are looked at: some servers do not tell who waits for a key that a compare-and-set has made.
+/// How long one wait lasts before the keys are read. Some servers do not wake a client that waits
+/// for a key when a compare-and-set makes it.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// Shorter waits than this are none of the server's where it cannot be told of their end.
+/// With the old version, a wait that is shorter than this is not sent to the server, because it
+/// could be ended only with its connection.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// The longest pause between two looks.
+/// The longest pause between two reads of keys.
 const PAUSE: Duration = Duration::from_millis(16);
 
-/// Numbers up to here are added to by the server, which does not notice when a sum has more than 64 bits.
+/// The server adds to numbers up to this one. It does not notice a sum of more than 64 bits.
 const FAR: u64 = 1 << 62;
 
-/// How a store is reached, and by whom.
+/// How connections begin: with the version of the protocol that is wanted, or that the first
+/// connection has found.
 #[derive(Debug)]
-pub(super) struct Way {
-    pub(super) address: String,
-    pub(super) rank: usize,
-    pub(super) size: usize,
-    pub(super) prefix: String,
-    /// The only protocol that is tried.
-    pub(super) dialect: Option<Dialect>,
-    /// The server is in the process of rank 0.
-    pub(super) at_rank_0: bool,
+pub(super) struct DialectGreeter {
+    pub(super) wanted: Option<Dialect>,
 }
 
-/// The store of one rank at a TCPStore of PyTorch, or at a server that speaks as one: made by a [`C10dPlace`](super::C10dPlace).
+impl Greeter for DialectGreeter {
+    type Connection = Link;
+
+    /// The server also closes a connection whose query it cannot answer, so a closed one says
+    /// nothing about the others.
+    const CLOSING: Duration = Duration::ZERO;
+
+    fn greet(
+        &self,
+        stream: TcpStream,
+        first: Option<&Link>,
+        deadline: &Deadline,
+    ) -> std::result::Result<Link, Failure> {
+        Link::open(stream, first.map(|first| first.dialect).or(self.wanted), deadline)
+    }
+}
+
+/// The store of one rank at a TCPStore of PyTorch, or at a server that speaks as one: made by a
+/// [`C10dPlace`](super::C10dPlace).
 ///
-/// Nobody is told when a rank dies, as such a server does not know who its clients are: who waits for it waits until the deadline. When the
-/// server ends, all calls fail at once.
+/// Such a server does not know its clients, so the death of a rank is not noticed: a rank that
+/// waits for it waits until the deadline. When the server ends, all calls fail at once.
 #[derive(Debug)]
 pub struct C10d {
-    way: Way,
+    client: Client<DialectGreeter>,
+    /// Before all keys: others may use the same server.
+    prefix: String,
     id: u64,
-    dialect: Dialect,
-    /// Open for as long as the server is there.
-    presence: Talk,
-    /// Connections that nobody uses now. A call that waits has one for itself.
-    free: Mutex<Vec<Talk>>,
-    /// The server does not list its keys.
+    /// The server cannot list its keys.
     lists_nothing: AtomicBool,
-    /// In the process of rank 0.
-    server: Option<Server>,
 }
 
 impl C10d {
     pub(super) fn connect(
         operation: &'static str,
-        way: Way,
+        place: (DialectGreeter, String),
+        address: String,
+        ranks: (usize, usize),
+        at_rank_0: bool,
         server: Option<Server>,
         deadline: &Deadline,
     ) -> Result<Self> {
-        let known = way.dialect;
-        let greet = |stream, deadline: &Deadline| Talk::begin(stream, known, deadline);
-        let presence = dial(operation, &way.address, way.rank, deadline, || true, greet)?;
-        let dialect = presence.dialect;
-        let lists_nothing = (dialect == Dialect::Old).into();
-        Ok(Self { way, id: nonce(), dialect, presence, free: Mutex::default(), lists_nothing, server })
+        let (greeter, prefix) = place;
+        let client = Client::connect(operation, greeter, address, ranks, at_rank_0, server, deadline)?;
+        let lists_nothing = (client.presence.dialect == Dialect::Old).into();
+        Ok(Self { client, prefix, id: nonce(), lists_nothing })
     }
 
     /// The address of the server, as this rank reaches it.
@@ -92,87 +94,31 @@ impl C10d {
     /// # }
     /// ```
     pub fn address(&self) -> &str {
-        &self.way.address
+        &self.client.address
     }
 
     fn key(&self, key: &str) -> Vec<u8> {
-        [self.way.prefix.as_bytes(), key.as_bytes()].concat()
+        [self.prefix.as_bytes(), key.as_bytes()].concat()
     }
 
-    /// Does something on a connection that nobody else uses meanwhile. `Ok(None)` where the server closes it and is still there.
-    fn on<T>(
-        &self,
-        operation: &'static str,
-        key: &str,
-        deadline: &Deadline,
-        what: impl FnOnce(&mut Talk) -> io::Result<(T, Reuse)>,
-    ) -> Result<Option<T>> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut talk = match free {
-            Some(talk) => talk,
-            None => self.another(operation, deadline)?,
-        };
-        match what(&mut talk) {
-            Ok((value, Reuse::Yes)) => {
-                // One on which anything went wrong is not used again.
-                self.free.lock().unwrap_or_else(PoisonError::into_inner).push(talk);
-                Ok(Some(value))
-            }
-            Ok((value, Reuse::No)) => Ok(Some(value)),
-            Err(error) if closed(&error) => {
-                if self.server_has_ended() {
-                    Err(self.gone(operation, key))
-                } else {
-                    Ok(None)
-                }
-            }
-            Err(error) if timed_out(&error) => {
-                let detail = format!("{key:?}: the server at {} has not answered", self.way.address);
-                Err(deadline.error(operation, detail))
-            }
-            Err(error) => Err(self.failed(operation, key, &error)),
-        }
-    }
-
-    /// As [`on`](Self::on), where the server has no reason to close the connection but `why`.
+    /// Sends queries that the server has no reason to refuse, but `why`.
     fn once<T>(
         &self,
         operation: &'static str,
         key: &str,
         deadline: &Deadline,
         why: &str,
-        what: impl FnOnce(&mut Talk) -> io::Result<T>,
+        query: impl FnOnce(&mut Link) -> std::io::Result<T>,
     ) -> Result<T> {
-        let done = self.on(operation, key, deadline, |talk| Ok((what(talk)?, Reuse::Yes)))?;
+        let done = self.client.with_connection(operation, key, deadline, |link| Ok((query(link)?, Reuse::Yes)))?;
         done.ok_or_else(|| self.failed(operation, key, &format!("the server has closed the connection{why}")))
     }
 
-    /// Another connection, to the server that is known.
-    fn another(&self, operation: &'static str, deadline: &Deadline) -> Result<Talk> {
-        let greet = |stream, deadline: &Deadline| Talk::begin(stream, Some(self.dialect), deadline);
-        let hope = || !self.server_has_ended();
-        let talk = dial(operation, &self.way.address, self.way.rank, deadline, hope, greet);
-        talk.map_err(|error| if self.server_has_ended() { self.gone(operation, "") } else { error })
+    fn failed(&self, operation: &'static str, key: &str, why: &str) -> Error {
+        self.client.failed(operation, key, &why)
     }
 
-    /// Whether the connection is closed that is open for as long as the server is there.
-    fn server_has_ended(&self) -> bool {
-        !matches!(peek(&self.presence.stream), Err(error) if is(&error, &[libc::EAGAIN, libc::EINTR]))
-    }
-
-    fn gone(&self, operation: &'static str, key: &str) -> Error {
-        if self.way.at_rank_0 {
-            let how = format!("has ended, and its server with it; {key:?}");
-            return Error::Gone { operation, rank: 0, how };
-        }
-        self.failed(operation, key, &"the server has ended")
-    }
-
-    fn failed(&self, operation: &'static str, key: &str, why: &dyn std::fmt::Display) -> Error {
-        Error::Exchange { operation, key: key.to_owned(), reason: format!("{}: {why}", self.way.address) }
-    }
-
-    /// What lies at the keys, as it lies there.
+    /// The values of keys, as the server holds them.
     fn look(
         &self,
         operation: &'static str,
@@ -181,25 +127,25 @@ impl C10d {
         deadline: &Deadline,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         loop {
-            let look = |talk: &mut Talk| Ok((talk.look(keys, deadline)?, Reuse::Yes));
-            // One of them has gone while we looked.
-            match self.on(operation, name, deadline, look)? {
+            let look = |link: &mut Link| Ok((link.look(keys, deadline)?, Reuse::Yes));
+            match self.client.with_connection(operation, name, deadline, look)? {
                 Some(values) => return Ok(values),
                 None if deadline.expired() => {
-                    return Err(self.failed(operation, name, &"the server closes the connection again and again"));
+                    return Err(self.failed(operation, name, "the server closes the connection again and again"));
                 }
+                // A key has been deleted meanwhile.
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
         }
     }
 
-    /// What lies at a key, as it lies there; empty where nothing does.
+    /// The value of a key, as the server holds it. Empty if it is not set.
     fn raw(&self, operation: &'static str, name: &str, key: &[u8], deadline: &Deadline) -> Result<Vec<u8>> {
         let mut values = self.look(operation, name, &[key.to_vec()], deadline)?;
         Ok(values.pop().flatten().unwrap_or_default())
     }
 
-    /// Puts `value` where `raw` lies; whether it still did.
+    /// Sets a key if the server still holds `raw` for it, and says whether it did.
     fn swap(
         &self,
         operation: &'static str,
@@ -209,18 +155,22 @@ impl C10d {
         deadline: &Deadline,
     ) -> Result<bool> {
         let new = seal(value);
-        let swap = |talk: &mut Talk| talk.compare_and_set(key, raw, &new, deadline);
+        let swap = |link: &mut Link| link.compare_and_set(key, raw, &new, deadline);
         Ok(self.once(operation, name, deadline, too_long(value), swap)? == new)
     }
 
-    /// Waits until keys may have come, at most for so long; whether the server says that they have.
+    /// Waits until the keys may be set, at most for `within`. Returns whether the server says that
+    /// they are.
     fn wait(&self, operation: &'static str, name: &str, keys: &[Vec<u8>], within: Duration) -> Result<bool> {
-        if self.dialect == Dialect::Old && within < SHORT {
+        if self.client.presence.dialect == Dialect::Old && within < SHORT {
             std::thread::sleep(within.min(PAUSE / 4));
             return Ok(false);
         }
         let deadline = Deadline::after(within.saturating_add(SLACK));
-        Ok(self.on(operation, name, &deadline, |talk| talk.wait(keys, within, &deadline))?.unwrap_or(false))
+        Ok(self
+            .client
+            .with_connection(operation, name, &deadline, |link| link.wait(keys, within, &deadline))?
+            .unwrap_or(false))
     }
 }
 
@@ -231,11 +181,11 @@ fn too_long(value: &[u8]) -> &'static str {
 
 impl Store for C10d {
     fn rank(&self) -> usize {
-        self.way.rank
+        self.client.rank
     }
 
     fn size(&self) -> usize {
-        self.way.size
+        self.client.size
     }
 
     fn id(&self) -> u64 {
@@ -247,7 +197,7 @@ impl Store for C10d {
         check_value(operation, value.len())?;
         let deadline = Deadline::after(within.saturating_add(SLACK));
         let (name, sealed) = (self.key(key), seal(value));
-        self.once(operation, key, &deadline, too_long(value), |talk| talk.set(&name, &sealed, &deadline))
+        self.once(operation, key, &deadline, too_long(value), |link| link.set(&name, &sealed, &deadline))
     }
 
     fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
@@ -258,21 +208,22 @@ impl Store for C10d {
         let (start, name) = (Deadline::after(within), keys.first().copied().unwrap_or_default());
         let deadline = Deadline::after(within.saturating_add(SLACK));
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| self.key(key)).collect();
-        let (mut pause, mut told) = (PAUSE / 16, false);
+        let (mut pause, mut woken) = (PAUSE / 16, false);
         loop {
             let values = self.look(operation, name, &keys, &deadline)?;
             let values: Vec<Option<Vec<u8>>> = values.into_iter().map(|value| value.and_then(open)).collect();
             if start.expired() || values.iter().all(Option::is_some) {
                 return Ok(values);
             }
-            // A key that came and went, or has an empty value, which is none: to wait again would not take any time.
-            if told {
+            // A key that is deleted again, or has an empty value, which counts as none, does not
+            // make the next wait last.
+            if woken {
                 std::thread::sleep(pause.min(start.remaining()));
                 pause = (pause * 2).min(PAUSE);
             }
             let missing = keys.iter().zip(&values).filter(|(_, value)| value.is_none());
             let missing: Vec<Vec<u8>> = missing.map(|(key, _)| key.clone()).collect();
-            told = self.wait(operation, name, &missing, start.remaining().min(SLICE))?;
+            woken = self.wait(operation, name, &missing, start.remaining().min(SLICE))?;
         }
     }
 
@@ -288,20 +239,21 @@ impl Store for C10d {
             let raw = self.raw(operation, key, &name, &deadline)?;
             let sum = add_up(raw.clone())?;
             if sum.unsigned_abs().max(by.unsigned_abs()) < FAR {
-                let add = |talk: &mut Talk| Ok((talk.add(&name, by, &deadline)?, Reuse::Yes));
-                if let Some(sum) = self.on(operation, key, &deadline, add)? {
+                let add = |link: &mut Link| Ok((link.add(&name, by, &deadline)?, Reuse::Yes));
+                if let Some(sum) = self.client.with_connection(operation, key, &deadline, add)? {
                     return Ok(sum);
                 }
-                // Closed, where it is no number any more; where it still is one, the server may have added before, and is not asked twice.
+                // The server closes the connection if the value is no number any more. If it is
+                // one, the server may have added to it already, and is not asked twice.
                 add_up(self.raw(operation, key, &name, &deadline)?)?;
                 let why = "the server has closed the connection, and may have added or not";
-                return Err(self.failed(operation, key, &why));
+                return Err(self.failed(operation, key, why));
             }
             if self.swap(operation, (key, &name), &raw, sum.to_string().as_bytes(), &deadline)? {
                 return Ok(sum);
             }
             if deadline.expired() {
-                return Err(deadline.error(operation, format!("{key:?}: others change it all the time")));
+                return Err(deadline.error(operation, format!("{key:?}: other clients change it all the time")));
             }
         }
     }
@@ -322,7 +274,7 @@ impl Store for C10d {
                 return Ok(Swap::Done);
             }
             if deadline.expired() {
-                return Err(deadline.error(operation, format!("{key:?}: others change it all the time")));
+                return Err(deadline.error(operation, format!("{key:?}: other clients change it all the time")));
             }
         }
     }
@@ -330,7 +282,7 @@ impl Store for C10d {
     fn delete(&self, key: &str, within: Duration) -> Result<bool> {
         let deadline = Deadline::after(within.saturating_add(SLACK));
         let keys = [self.key(key)];
-        let deleted = self.once("Store::delete", key, &deadline, "", |talk| talk.delete(&keys, &deadline))?;
+        let deleted = self.once("Store::delete", key, &deadline, "", |link| link.delete(&keys, &deadline))?;
         Ok(deleted > 0)
     }
 
@@ -341,22 +293,62 @@ impl Store for C10d {
         }
         let deadline = Deadline::after(within.saturating_add(SLACK));
         let start = self.key(prefix);
-        let list = |talk: &mut Talk| Ok((talk.list(&deadline)?, Reuse::Yes));
-        let Some(mut keys) = self.on(operation, prefix, &deadline, list)? else {
-            // What is left there is left.
+        let list = |link: &mut Link| Ok((link.list(&deadline)?, Reuse::Yes));
+        let Some(mut keys) = self.client.with_connection(operation, prefix, &deadline, list)? else {
+            // Keys of earlier generations stay there.
             self.lists_nothing.store(true, Ordering::Relaxed);
             return Ok(());
         };
         keys.retain(|key| key.starts_with(&start));
-        self.once(operation, prefix, &deadline, "", |talk| talk.delete(&keys, &deadline)).map(drop)
+        self.once(operation, prefix, &deadline, "", |link| link.delete(&keys, &deadline)).map(drop)
     }
 }
 
-impl Drop for C10d {
-    fn drop(&mut self) {
-        // Closed before the server is, which waits for those who are there.
-        self.free.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
-        let _ = self.presence.stream.shutdown(std::net::Shutdown::Both);
-        drop(self.server.take());
+// The server's compare-and-set returns the value afterwards. It does not say who has set that, nor
+// whether there was a value before. So no two values that are set are equal, and none is empty:
+// behind each stand a 0, eight bytes that are drawn for it, and a 1. The server still adds to a
+// number in front of them, as it reads up to the first byte that is no digit. The sum has no such
+// end.
+
+const START: u8 = 0;
+const END: u8 = 1;
+
+/// The length of the end of a value.
+const LEN: usize = 10;
+
+/// A value to be set, which equals no other one.
+pub(super) fn seal(value: &[u8]) -> Vec<u8> {
+    [value, &[START], &nonce().to_le_bytes(), &[END]].concat()
+}
+
+/// The value that was set. `None` for an empty one, which no rank sets, and some servers return for
+/// a key that is not set.
+pub(super) fn open(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+    if bytes.is_empty() {
+        return None;
+    }
+    if let Some(len) = bytes.len().checked_sub(LEN)
+        && bytes[len] == START
+        && bytes.last() == Some(&END)
+    {
+        bytes.truncate(len);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sealed_values_are_opened() {
+        for value in [&b""[..], b"5", b"\0\0", b"\x01", &[0; 10], &[1; 10], &[7; 300]] {
+            assert_eq!(open(seal(value)).as_deref(), Some(value));
+            assert_ne!(seal(value), seal(value));
+            // A value that looks like a sealed one is kept whole.
+            assert_eq!(open(seal(&seal(value))).map(|value| value.len()), Some(value.len() + LEN));
+        }
+        assert_eq!(open(Vec::new()), None);
+        assert_eq!(open(b"-12".to_vec()).as_deref(), Some(&b"-12"[..]));
     }
 }

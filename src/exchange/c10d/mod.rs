@@ -1,21 +1,13 @@
-//! PyTorch's TCPStore of c10d, as a client and as a server.
-//!
-//! What is said, in both protocols: a query of one byte, and what it is about, texts and values with a length of eight bytes before
-//! each. Today's begins with a hello of five bytes, which nobody answers; before that there was none, and other numbers of queries.
+//! PyTorch's TCPStore of c10d, as a client and as a server, in the two versions of its protocol.
 
 mod client;
-mod connection;
-mod dialect;
+mod codec;
 #[cfg(any(test, fuzzing))]
+#[path = "../../../fuzz/harness/c10d.rs"]
 pub(super) mod fuzz;
+mod link;
 mod place;
-mod queries;
-mod scan;
-mod sealed;
-mod service;
-mod talk;
-mod values;
-mod waits;
+mod server;
 
 pub use client::C10d;
 pub use place::C10dPlace;

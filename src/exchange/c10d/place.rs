@@ -1,20 +1,21 @@
-//! Where the ranks of a TCPStore meet.
+//! The address of a TCPStore at which ranks meet.
 
 use std::io;
 use std::time::Duration;
 
-use super::client::{C10d, Way};
-use super::dialect::Dialect;
-use super::service;
+use super::client::{C10d, DialectGreeter};
+use super::codec::Dialect;
+use super::server;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
-use crate::exchange::net::listen::{PATIENCE, listen};
+use crate::exchange::net::address::{PATIENCE, listen};
 use crate::exchange::store::check_rank;
 
 /// The longest prefix of keys, in bytes.
 const MAX_PREFIX: usize = 1024;
 
-/// The address of a TCPStore of PyTorch at which ranks meet: one that is there, such as that of `torchrun`, or one that rank 0 makes.
+/// The address of a TCPStore of PyTorch at which ranks meet: an existing one, such as that of
+/// `torchrun`, or one that rank 0 serves.
 ///
 /// ```no_run
 /// # use gpucomm::exchange::{C10dPlace, Exchange};
@@ -29,8 +30,9 @@ const MAX_PREFIX: usize = 1024;
 /// # }
 /// ```
 ///
-/// Both protocols are spoken: today's, and that of PyTorch 1.13. Values of 8 MiB and more are too long for PyTorch's servers. What is said is
-/// neither encrypted nor proved: it belongs on the network of a cluster, not on one that others reach.
+/// It speaks both versions of the protocol: the current one, and that of PyTorch 1.13. PyTorch's
+/// servers refuse values of 8 MiB and more. Nothing is encrypted or authenticated, so use it only
+/// in the network of a cluster.
 #[derive(Debug, Clone)]
 pub struct C10dPlace {
     address: String,
@@ -45,7 +47,8 @@ impl C10dPlace {
         Self { address: address.into(), prefix: String::new(), timeout: None, dialect: None }
     }
 
-    /// What all keys begin with, in at most 1024 bytes: others may use the same store. PyTorch puts a `/` before its own.
+    /// A prefix of all keys, of at most 1024 bytes, because other programs may use the same store.
+    /// PyTorch's own keys begin with `/`.
     ///
     /// ```
     /// # use gpucomm::exchange::{C10dPlace, Store};
@@ -65,14 +68,15 @@ impl C10dPlace {
         self
     }
 
-    /// How long a rank tries to reach a server that is not up yet, in place of the [default](crate::default_timeout).
+    /// How long a rank tries to reach a server that is not up yet, instead of the
+    /// [default](crate::default_timeout).
     ///
     /// ```
     /// # use gpucomm::Error;
     /// # use gpucomm::exchange::C10dPlace;
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
-    /// // Nobody serves there.
+    /// // No server is there.
     /// let place = C10dPlace::new("127.0.0.1:9").within(Duration::from_millis(100));
     /// assert!(matches!(place.connect(1, 2), Err(Error::Timeout { .. })));
     /// # Ok(())
@@ -84,7 +88,7 @@ impl C10dPlace {
         self
     }
 
-    /// Speaks the protocol of PyTorch 1.13 and tries no other, for tests.
+    /// Speaks only the protocol of PyTorch 1.13, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn old_protocol(mut self) -> Self {
@@ -92,8 +96,8 @@ impl C10dPlace {
         self
     }
 
-    /// The store of a rank: rank 0 [serves](Self::serve), the others connect. Where the server is somebody else's, all
-    /// [`connect`](Self::connect).
+    /// The store of a rank: rank 0 [serves](Self::serve), and the others connect. If another
+    /// program serves, all ranks [`connect`](Self::connect).
     ///
     /// ```
     /// # use gpucomm::exchange::{C10dPlace, Exchange};
@@ -111,14 +115,17 @@ impl C10dPlace {
         if rank == 0 { self.serve(size) } else { self.join("C10dPlace::store", (rank, size), true) }
     }
 
-    /// The store of rank 0, which listens at the address and serves others, programs that use PyTorch included, from a thread of its own.
-    /// With port 0 the system chooses one; [`C10d::address`] says which.
+    /// The store of rank 0, which listens at the address and serves the others, also programs that
+    /// use PyTorch, from its own thread. With port 0 the system chooses the port, and
+    /// [`C10d::address`] returns it.
     ///
-    /// At most half of the files that the process may have open are connections. Where 8 for each rank are more than it may (`ulimit -S -n`), it raises its
-    /// limit to so many, or as far as it may (`ulimit -H -n`), and leaves it there, as NCCL does in the process of rank 0: whoever waits by `select` there has to
-    /// look for files above 1024.
+    /// At most half of the files that the process may have open are connections. If 8 for each rank
+    /// are more than its limit (`ulimit -S -n`), it raises the limit to that number, or as far as
+    /// it may (`ulimit -H -n`), as NCCL does in the process of rank 0. The limit stays raised, so
+    /// code in that process that calls `select` must check for files above 1024.
     ///
-    /// Dropped, it stays up to five seconds for others whose connections are open: the last thing that all do together is theirs, too.
+    /// When you drop it, the server stays for up to five seconds while other clients are connected,
+    /// so that they can finish their last operation.
     ///
     /// ```
     /// # use gpucomm::exchange::{C10dPlace, Exchange};
@@ -136,13 +143,14 @@ impl C10dPlace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for no ranks, and a prefix that is too long; [`Error::Exchange`] where nothing can listen at the
-    /// address, be it that somebody else does and goes on for ten seconds: the server of the last run may stay for its ranks.
+    /// Returns [`Error::InvalidArgument`] if there are no ranks or the prefix is too long. Returns
+    /// [`Error::Exchange`] if it cannot listen at the address. If another server listens there,
+    /// such as that of the last run, it tries again for ten seconds.
     pub fn serve(&self, size: usize) -> Result<C10d> {
         self.serve_at(std::slice::from_ref(&self.address), size)
     }
 
-    /// The same at the first of these addresses where anything can listen.
+    /// As [`serve`](Self::serve), at the first of `addresses` that is free.
     pub(crate) fn serve_at(&self, addresses: &[String], size: usize) -> Result<C10d> {
         let operation = "C10dPlace::serve";
         check_rank(operation, 0, size)?;
@@ -151,13 +159,14 @@ impl C10dPlace {
             |error: io::Error| Error::Exchange { operation, key: self.address.clone(), reason: error.to_string() };
         let deadline = self.deadline();
         let listener = listen(addresses, PATIENCE, &deadline).map_err(fail)?;
-        let server = service::start(listener, size).map_err(fail)?;
-        let way = self.way(server.address.to_string(), (0, size), true);
-        C10d::connect(operation, way, Some(server), &deadline)
+        let server = server::start(listener, size).map_err(fail)?;
+        let address = server.address.to_string();
+        C10d::connect(operation, self.greeter(), address, (0, size), true, Some(server), &deadline)
     }
 
-    /// The store of a rank, be it rank 0, at a server that is there or will be: where `TORCHELASTIC_USE_AGENT_STORE` is `True`, that of
-    /// torchrun's agent, at `MASTER_ADDR` and `MASTER_PORT`. It asks until somebody answers.
+    /// The store of any rank, also of rank 0, at a server that another process runs. If
+    /// `TORCHELASTIC_USE_AGENT_STORE` is `True`, that is torchrun's agent, at `MASTER_ADDR` and
+    /// `MASTER_PORT`. Tries until the server answers.
     ///
     /// ```
     /// # use gpucomm::exchange::{C10dPlace, Exchange, Store};
@@ -172,8 +181,9 @@ impl C10dPlace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that there is none, and a prefix that is too long; [`Error::Timeout`] where nobody serves
-    /// there in either protocol; [`Error::Exchange`] where something else answers.
+    /// Returns [`Error::InvalidArgument`] if `rank` is out of range or the prefix is too long.
+    /// Returns [`Error::Timeout`] if no server answers in either version of the protocol, and
+    /// [`Error::Exchange`] if something else answers.
     pub fn connect(&self, rank: usize, size: usize) -> Result<C10d> {
         self.join("C10dPlace::connect", (rank, size), false)
     }
@@ -181,15 +191,16 @@ impl C10dPlace {
     fn join(&self, operation: &'static str, (rank, size): (usize, usize), at_rank_0: bool) -> Result<C10d> {
         check_rank(operation, rank, size)?;
         self.check_prefix(operation)?;
-        C10d::connect(operation, self.way(self.address.clone(), (rank, size), at_rank_0), None, &self.deadline())
+        let (address, deadline) = (self.address.clone(), self.deadline());
+        C10d::connect(operation, self.greeter(), address, (rank, size), at_rank_0, None, &deadline)
     }
 
     fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout.unwrap_or_else(default_timeout))
     }
 
-    fn way(&self, address: String, (rank, size): (usize, usize), at_rank_0: bool) -> Way {
-        Way { address, rank, size, prefix: self.prefix.clone(), dialect: self.dialect, at_rank_0 }
+    fn greeter(&self) -> (DialectGreeter, String) {
+        (DialectGreeter { wanted: self.dialect }, self.prefix.clone())
     }
 
     fn check_prefix(&self, operation: &'static str) -> Result<()> {

@@ -1,29 +1,29 @@
-//! Who is there: each start of a rank has a file, which it keeps locked. Unlocked, its process has died; removed, it has left.
+//! The ranks that are there. Each start of a rank has a file that it keeps locked. An unlocked file
+//! means that its process has died, and a removed one that the rank has left.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::file;
-use super::lock::{failed, lock, open, try_lock};
+use super::files::{failed, lock, open, open_lock, read, try_lock};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// The folders of a place, and this process in it.
+/// The directory, and this rank in it.
 #[derive(Debug)]
 pub(super) struct Presence {
     root: PathBuf,
     file: PathBuf,
-    /// Whose lock says that this process lives.
+    /// Its lock says that this process lives.
     lock: Option<File>,
 }
 
 impl Presence {
-    /// Comes to the place at `root`. Where nobody is, what was left there is removed first.
+    /// Enters the directory. If no rank is there, removes first what earlier ones have left.
     ///
     /// # Errors
-    /// Others there say that there are not `size` ranks.
+    /// A rank that is there expects another number of ranks than `size`.
     pub(super) fn enter(
         operation: &'static str,
         root: &Path,
@@ -39,7 +39,7 @@ impl Presence {
             std::fs::create_dir_all(root).map_err(fail(root))?;
             match lock(operation, &root.join("gate"), deadline) {
                 Ok(gate) => break gate,
-                // The last one there may have taken the directory away just now.
+                // The last rank may have removed the directory just now.
                 Err(_) if tries < 50 && !deadline.expired() => {
                     tries += 1;
                     std::thread::sleep(Duration::from_millis(1));
@@ -47,7 +47,7 @@ impl Presence {
                 Err(error) => return Err(error),
             }
         };
-        if !anybody(root).map_err(fail(root))? {
+        if !any_alive(root).map_err(fail(root))? {
             remove(root).map_err(fail(root))?;
         }
         for folder in ["alive", "keys", "locks", "new"] {
@@ -58,7 +58,7 @@ impl Presence {
             return Err(Error::argument(operation, "size", format!("{theirs}, as another rank says"), size));
         }
         let path = alive(root, id);
-        let file = open(&path).map_err(fail(&path))?;
+        let file = open_lock(&path).map_err(fail(&path))?;
         let locked =
             deadline.until(|| try_lock(&file, false).map_err(fail(&path)).map(|locked| locked.then_some(())))?;
         locked.ok_or_else(|| deadline.error(operation, format!("the lock of this process, {}", path.display())))?;
@@ -76,18 +76,18 @@ impl Presence {
         })
     }
 
-    /// Leaves; who is the last takes all away.
+    /// Leaves. The last rank removes everything.
     pub(super) fn leave(&mut self, deadline: &Deadline) {
-        // Without the gate, or on an error, files stay, which the next one to come removes.
+        // Without the gate, or after an error, files stay. The next rank that enters removes them.
         let gate = lock("Directory", &self.root.join("gate"), deadline);
         if std::thread::panicking() {
-            // Unlocked and not removed: others learn that this rank has died.
+            // Unlocked and not removed, so that others learn that this rank has died.
             self.lock = None;
             return;
         }
         let _ = std::fs::remove_file(&self.file);
         self.lock = None;
-        if gate.is_ok() && matches!(anybody(&self.root), Ok(false)) && remove(&self.root).is_ok() {
+        if gate.is_ok() && matches!(any_alive(&self.root), Ok(false)) && remove(&self.root).is_ok() {
             let _ = std::fs::remove_file(self.root.join("gate"));
             let _ = std::fs::remove_dir(&self.root);
         }
@@ -98,18 +98,18 @@ fn alive(root: &Path, id: u64) -> PathBuf {
     root.join("alive").join(format!("{id:016x}"))
 }
 
-/// Whether the process lives whose file this is; `None` where there is no such file.
+/// Whether the process of this file lives. `None` if there is no such file.
 fn lives(path: &Path) -> io::Result<Option<bool>> {
-    match file::open(path, OpenOptions::new().read(true)) {
-        // The lock that this takes for a moment is shared, so that several can look at once.
+    match open(path, OpenOptions::new().read(true)) {
+        // A shared lock, so that several ranks can look at once.
         Ok(file) => Ok(Some(!try_lock(&file, true)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Whether a process lives that is here.
-fn anybody(root: &Path) -> io::Result<bool> {
+/// Whether any rank is there.
+fn any_alive(root: &Path) -> io::Result<bool> {
     let entries = match std::fs::read_dir(root.join("alive")) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -123,15 +123,15 @@ fn anybody(root: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The longest text for a number of ranks, in bytes.
+/// The longest number of ranks as text.
 const LONGEST_SIZE: usize = 20;
 
-/// What a process that lives here says of the number of ranks, where that is not `size`.
+/// The number of ranks that another rank expects, if that is not `size`.
 fn another_size(root: &Path, size: usize) -> io::Result<Option<String>> {
     for entry in std::fs::read_dir(root.join("alive"))? {
         let path = entry?.path();
         if lives(&path)? == Some(true) {
-            let theirs = String::from_utf8_lossy(&file::read(&path, LONGEST_SIZE)?).into_owned();
+            let theirs = String::from_utf8_lossy(&read(&path, LONGEST_SIZE)?).into_owned();
             if theirs != size.to_string() {
                 return Ok(Some(theirs));
             }
@@ -140,7 +140,7 @@ fn another_size(root: &Path, size: usize) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Removes all but the gate.
+/// Removes everything but the gate.
 fn remove(root: &Path) -> io::Result<()> {
     for folder in ["alive", "keys", "locks", "new"] {
         match std::fs::remove_dir_all(root.join(folder)) {

@@ -1,4 +1,5 @@
-//! The functions of vendor/shim that call PMIx. Any thread may call them; those that ask the server may wait for as long as they like.
+//! The functions of vendor/shim that call PMIx. Any thread may call them; those that ask the server
+//! may wait for as long as they like.
 
 use std::ffi::{CStr, c_int};
 
@@ -10,7 +11,8 @@ const MAX_VALUE: usize = 64 << 10;
 /// The longest list of the ranks of a node, in bytes.
 const MAX_PEERS: usize = 64 << 10;
 
-/// Under which rank 0 says where it is. PMIx keeps it for one start of the job: another one reads nothing of it.
+/// Under which rank 0 says where it is. PMIx keeps it for one start of the job: another one reads
+/// nothing of it.
 const KEY: &CStr = c"gpucomm.exchange";
 
 /// What PMIx says where it fails.
@@ -41,7 +43,8 @@ pub(super) fn init() -> Said<Job> {
     said("PMIx_Init", unsafe { sys::gpucommPmixInit(&raw mut rank) })?;
     let job = job(rank);
     if job.is_err() {
-        // Why it cannot begin is what is said; a launcher would take a process that has not left PMIx for one that has died.
+        // Why it cannot begin is what is said; a launcher would take a process that has not left
+        // PMIx for one that has died.
         let _ = finalize();
     }
     job
@@ -58,7 +61,8 @@ fn job(rank: u32) -> Said<Job> {
     let local_size = number("PMIx_Get of PMIX_LOCAL_SIZE", sys::gpucommPmixLocalSize)?;
     let local_rank = number("PMIx_Get of PMIX_LOCAL_RANK", sys::gpucommPmixLocalRank)?;
     let mut text = vec![0u8; MAX_PEERS];
-    // SAFETY: PMIx runs, and writes a text that ends with 0 and has at most as many bytes as are given.
+    // SAFETY: PMIx runs, and writes a text that ends with 0 and has at most as many bytes as are
+    // given.
     let status = unsafe { sys::gpucommPmixLocalPeers(text.as_mut_ptr().cast(), text.len()) };
     said("PMIx_Get of PMIX_LOCAL_PEERS", status)?;
     let peers = CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy().into_owned();
@@ -75,7 +79,8 @@ pub(super) fn tell(bytes: &[u8]) -> Said<()> {
 pub(super) fn told(seconds: c_int) -> Said<Option<Vec<u8>>> {
     let mut bytes = vec![0u8; MAX_VALUE];
     let mut len = 0;
-    // SAFETY: the key is only read; at most as many bytes are written as are given, and their number to the place given.
+    // SAFETY: the key is only read; at most as many bytes are written as are given, and their
+    // number to the place given.
     let status =
         unsafe { sys::gpucommPmixGet(0, KEY.as_ptr(), seconds, bytes.as_mut_ptr().cast(), bytes.len(), &raw mut len) };
     if status == sys::GPUCOMM_PMIX_NOT_YET {

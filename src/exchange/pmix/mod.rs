@@ -1,11 +1,9 @@
-//! Where the ranks of a launcher with PMIx meet.
+//! The meeting of ranks that a launcher with PMIx has started.
 //!
-//! PMIx has values that are put once, and no compare-and-set: it tells the others where rank 0 is, and who has ended meanwhile. All else goes
-//! over TCP.
+//! PMIx has no compare-and-set, and sets each value once. So it only announces the server of rank
+//! 0, and reports ranks that have ended meanwhile. Everything else goes over TCP.
 
-mod asked;
 mod library;
-mod meeting;
 mod place;
 mod session;
 

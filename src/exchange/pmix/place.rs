@@ -1,23 +1,27 @@
 //! A rank of a job of PMIx, and how it meets the others.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::asked::asked;
-use super::meeting::Meeting;
-use super::session::{Session, check};
+use super::session::{Session, call_within, check};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::exchange::announced::{Announced, Host};
 use crate::exchange::handle::Exchange;
+use crate::exchange::store::{Store, Swap};
+use crate::exchange::tcp::Tcp;
 
-/// Where the ranks of a job meet that a launcher with PMIx has started, and who of them shares a node: `srun --mpi=pmix` of Slurm, `mpirun` of Open MPI, `prterun`.
+/// Where the ranks of a job meet that a launcher with PMIx has started, and who of them shares a
+/// node: `srun --mpi=pmix` of Slurm, `mpirun` of Open MPI, `prterun`.
 ///
-/// PMIx is needed to begin with only: rank 0 listens on a port that the system chooses, PMIx tells the others which, and who ends before all have
-/// [met](Self::join) ends the waits of the others, where the launcher says so and does not end the whole job. Then PMIx ends, and a
-/// [`Tcp`](crate::exchange::Tcp) carries what the ranks say: a launcher that knows of PMIx ends the whole job where a rank dies that has not left PMIx, and
-/// survivors could not go on. Where all ranks are on one node, no other host can reach that port; else all can, and the addresses of all network
-/// interfaces of rank 0's node are tried, and its name.
+/// PMIx is needed to begin with only: rank 0 listens on a port that the system chooses, PMIx tells
+/// the others which, and who ends before all have [met](Self::join) ends the waits of the others,
+/// where the launcher says so and does not end the whole job. Then PMIx ends, and a
+/// [`Tcp`](crate::exchange::Tcp) carries what the ranks say: a launcher that knows of PMIx ends the
+/// whole job where a rank dies that has not left PMIx, and survivors could not go on. Where all
+/// ranks are on one node, no other host can reach that port; else all can, and the addresses of all
+/// network interfaces of rank 0's node are tried, and its name.
 ///
 /// Needs the feature `pmix`. A process meets its job by PMIx once.
 ///
@@ -57,7 +61,8 @@ pub struct PmixPlace {
 }
 
 impl PmixPlace {
-    /// Wraps `PMIx_Init`, `PMIx_Put` or `PMIx_Get`: a place for all ranks of the job of this process, with their ranks there.
+    /// Wraps `PMIx_Init`, `PMIx_Put` or `PMIx_Get`: a place for all ranks of the job of this
+    /// process, with their ranks there.
     ///
     /// It waits for the [default timeout](crate::default_timeout); see [`within`](Self::within).
     ///
@@ -69,7 +74,8 @@ impl PmixPlace {
 
     /// As [`new`](Self::new); this and what it [joins](Self::join) wait for `timeout` at most.
     ///
-    /// It waits for rank 0 only. After an [`Error::Timeout`], a thread may still be at a call of PMIx that does not come back, and PMIx is not ended.
+    /// It waits for rank 0 only. After an [`Error::Timeout`], a thread may still be at a call of
+    /// PMIx that does not come back, and PMIx is not ended.
     ///
     /// ```
     /// # use gpucomm::Error;
@@ -83,8 +89,10 @@ impl PmixPlace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Exchange`] where no launcher with PMIx has started this process, PMIx fails, this process has met its job already, or rank 0 cannot listen;
-    /// [`Error::Gone`] where PMIx tells that a rank has ended; [`Error::Timeout`] where PMIx does not answer, or rank 0 does not come.
+    /// [`Error::Exchange`] where no launcher with PMIx has started this process, PMIx fails, this
+    /// process has met its job already, or rank 0 cannot listen; [`Error::Gone`] where PMIx tells
+    /// that a rank has ended; [`Error::Timeout`] where PMIx does not answer, or rank 0 does not
+    /// come.
     pub fn within(timeout: Duration) -> Result<Self> {
         Self::make("PmixPlace::within", timeout)
     }
@@ -123,7 +131,8 @@ impl PmixPlace {
         self.size
     }
 
-    /// Which one this is of the ranks that share its node, as the launcher has it, in their order: the device to take, where each has one.
+    /// Which one this is of the ranks that share its node, as the launcher has it, in their order:
+    /// the device to take, where each has one.
     pub fn local_rank(&self) -> usize {
         self.local_rank
     }
@@ -136,8 +145,9 @@ impl PmixPlace {
     /// The exchange of all ranks, which all have come to. PMIx has ended then.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses, or a rank does not come: it lists them; [`Error::Gone`] where
-    /// PMIx tells that one has ended; those of [`Exchange::join_within`].
+    /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses, or a rank does
+    /// not come: it lists them; [`Error::Gone`] where PMIx tells that one has ended; those of
+    /// [`Exchange::join_within`].
     pub fn join(self) -> Result<Exchange> {
         let operation = "PmixPlace::join";
         let Self { rank, size, host, timeout, .. } = self;
@@ -147,7 +157,7 @@ impl PmixPlace {
                 let deadline = Deadline::after(timeout);
                 let reach = move || Ok(announced.reach(operation, rank, size, timeout));
                 // It ends by itself, but knows nothing of a rank 0 that has ended.
-                match asked(&deadline, || check(operation), reach)? {
+                match call_within(&deadline, || check(operation), reach)? {
                     Some(Ok(reached)) => reached?,
                     Some(Err(reason)) => {
                         return Err(Error::Exchange { operation, key: "the server of rank 0".to_owned(), reason });
@@ -156,11 +166,109 @@ impl PmixPlace {
                 }
             }
         };
-        let meeting = Arc::new(Meeting::new(operation, tcp));
+        let meeting = Arc::new(MeetingStore::new(operation, tcp));
         let exchange = Exchange::join_within(Arc::clone(&meeting), timeout)?;
         meeting.all_have_met();
         drop(self.session);
         Ok(exchange)
+    }
+}
+
+/// How long one read of keys waits, so that the end of a rank is noticed soon.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long PMIx may take to report the end of a rank that made the store fail.
+const TOLD: Duration = Duration::from_millis(500);
+
+/// The store of ranks that are about to meet. If PMIx reports that a rank has ended, no rank waits
+/// for it.
+struct MeetingStore {
+    operation: &'static str,
+    tcp: Tcp,
+    /// Whether all ranks have met. From then on the store reports the end of a rank to those that
+    /// wait for it.
+    met: AtomicBool,
+}
+
+impl MeetingStore {
+    fn new(operation: &'static str, tcp: Tcp) -> Self {
+        Self { operation, tcp, met: AtomicBool::new(false) }
+    }
+
+    fn all_have_met(&self) {
+        self.met.store(true, Ordering::Relaxed);
+    }
+
+    /// The answer of the store, or an error if a rank has ended that all wait for.
+    fn unless_ended<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.met.load(Ordering::Relaxed) {
+            return ask();
+        }
+        let answer = ask();
+        if answer.is_err() {
+            // Rank 0, which serves, may be that rank, or have given up because of another one.
+            Deadline::after(TOLD).until(|| check(self.operation).map(|()| None::<()>))?;
+        }
+        answer
+    }
+}
+
+impl Store for MeetingStore {
+    fn rank(&self) -> usize {
+        self.tcp.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.tcp.size()
+    }
+
+    fn id(&self) -> u64 {
+        self.tcp.id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        self.unless_ended(|| self.tcp.set(key, value, within))
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        self.unless_ended(|| {
+            if self.met.load(Ordering::Relaxed) {
+                return self.tcp.get(keys, within);
+            }
+            let all = |values: &[Option<Vec<u8>>]| values.iter().all(Option::is_some);
+            let values = self.tcp.get(keys, within.min(LOOK))?;
+            // All keys are set, whoever has ended since.
+            if all(&values) {
+                return Ok(values);
+            }
+            let Err(ended) = check(self.operation) else { return Ok(values) };
+            // The rank may have set them after the read, and then ended.
+            let values = self.tcp.get(keys, Duration::ZERO)?;
+            if all(&values) { Ok(values) } else { Err(ended) }
+        })
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        self.unless_ended(|| self.tcp.add(key, by, within))
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        self.unless_ended(|| self.tcp.compare_and_set(key, expected, value, within))
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        self.unless_ended(|| self.tcp.delete(key, within))
+    }
+
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        self.unless_ended(|| self.tcp.clear(prefix, within))
+    }
+
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        if !self.met.load(Ordering::Relaxed) {
+            check(self.operation)?;
+        }
+        self.tcp.ended(ids, within)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::env;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use super::asked::asked;
 use super::library::{self, End, Job};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -50,7 +50,7 @@ impl Session {
             let reason = "expected a process that has not met its job by PMIx, got one that has: it does so once";
             return Err(failed(operation, reason.to_owned()));
         }
-        match asked(deadline, || Ok(()), library::init)? {
+        match call_within(deadline, || Ok(()), library::init)? {
             Some(Ok(job)) => {
                 let session = Self { job, stuck: false };
                 let Job { rank, size, local_rank, local_size, .. } = session.job;
@@ -80,7 +80,8 @@ impl Session {
             deadline.error(operation, format!("rank {rank} of {size}: rank 0 has not said where it is"))
         };
         loop {
-            // The server has seconds; it may be asked a little beyond the deadline, and nobody listens then.
+            // The server has seconds; it may be asked a little beyond the deadline, and nobody
+            // listens then.
             let seconds = deadline.remaining().min(ANSWER).as_secs() + 1;
             let seconds = c_int::try_from(seconds).unwrap_or(c_int::MAX);
             match self.ask(operation, deadline, move || library::told(seconds))? {
@@ -99,7 +100,7 @@ impl Session {
         deadline: &Deadline,
         call: impl FnOnce() -> library::Said<T> + Send + 'static,
     ) -> Result<Option<T>> {
-        let answer = asked(deadline, || check(operation), call);
+        let answer = call_within(deadline, || check(operation), call);
         self.stuck |= !matches!(answer, Ok(Some(_)));
         answer?.transpose().map_err(|said| check(operation).err().unwrap_or_else(|| failed(operation, said)))
     }
@@ -110,7 +111,7 @@ impl Drop for Session {
         // Without a server it would wait for nothing.
         if !self.stuck && !matches!(library::end(), Some(End::Server(_))) {
             // What it says changes nothing any more.
-            let _ = asked(&Deadline::after(END), || Ok(()), library::finalize);
+            let _ = call_within(&Deadline::after(END), || Ok(()), library::finalize);
         }
     }
 }
@@ -128,4 +129,57 @@ pub(super) fn check(operation: &'static str) -> Result<()> {
 
 fn failed(operation: &'static str, reason: String) -> Error {
     Error::Exchange { operation, key: "PMIx".to_owned(), reason }
+}
+
+/// Runs `call`, which may not return, on a thread. Returns `None` at the deadline, and an error if
+/// `look` fails before. The thread is left behind then, with all that it uses.
+pub(super) fn call_within<T: Send + 'static>(
+    deadline: &Deadline,
+    mut look: impl FnMut() -> Result<()>,
+    call: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<Option<Result<T, String>>> {
+    let (sender, answer) = sync_channel(1);
+    let thread = thread::Builder::new().name("gpucomm-pmix".to_owned()).spawn(move || {
+        // After the deadline nobody waits.
+        let _ = sender.send(call());
+    });
+    if let Err(error) = thread {
+        return Ok(Some(Err(format!("no thread to ask it: {error}"))));
+    }
+    deadline.until(|| match answer.try_recv() {
+        Ok(answer) => Ok(Some(answer)),
+        Err(TryRecvError::Empty) => look().map(|()| None),
+        Err(TryRecvError::Disconnected) => Ok(Some(Err("the thread that asks it has panicked".to_owned()))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_does_not_return_is_left_behind() {
+        let (keep, never) = channel::<()>();
+        let call = move || never.recv().map_err(|error| error.to_string());
+        assert!(matches!(call_within(&Deadline::after(Duration::from_millis(20)), || Ok(()), call), Ok(None)));
+        drop(keep);
+    }
+
+    #[test]
+    fn results_and_failures_end_the_wait() {
+        let deadline = Deadline::after(Duration::from_secs(60));
+        assert_eq!(call_within(&deadline, || Ok(()), || Ok(7)).unwrap(), Some(Ok(7)));
+        let failed = call_within(&deadline, || Ok(()), || Err::<(), _>("no".to_owned())).unwrap();
+        assert_eq!(failed, Some(Err("no".to_owned())));
+        let gone = || Err(Error::Gone { operation: "a test", rank: 3, how: "has died".to_owned() });
+        let (keep, never) = channel::<()>();
+        let call = move || never.recv().map_err(|error| error.to_string());
+        let begin = Instant::now();
+        assert!(matches!(call_within(&deadline, gone, call), Err(Error::Gone { rank: 3, .. })));
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        drop(keep);
+    }
 }

@@ -1,60 +1,152 @@
 //! The store of one rank over TCP.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use super::answer;
-use super::dial::dial;
-use super::greeting::{Hello, Purpose};
-use super::link::Link;
-use super::message::Request;
-use super::secret::Secret;
+use super::codec::{self, Request};
+use super::greeting::{Hello, Purpose, Reply, prove, trust};
+use super::secret::{FrameCodes, Secret, TAG};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::exchange::net::events::peek;
+use crate::exchange::net::client::{Client, Failure, Greeter, Reuse, SLACK, fill, take, write};
 use crate::exchange::net::server::Server;
-use crate::exchange::net::stream::{closed, timed_out};
-use crate::exchange::store::{MAX_KEYS, MAX_VALUE, Store, Swap, check_value};
-use crate::exchange::system::is;
+use crate::exchange::store::{MAX_KEYS, MAX_VALUE, Store, Swap, check_value, nonce, random};
 use crate::exchange::wire::Reader;
 
-/// How long an answer may be on its way beside the time that was asked for.
-const SLACK: Duration = Duration::from_millis(900);
-
-/// The longest answer.
+/// The longest answer to a request.
 const MAX_ANSWER: usize = MAX_KEYS * (MAX_VALUE + 8) + 1024;
+
+/// The longest answer to a greeting.
+const MAX_REPLY: usize = 4096;
+
+/// A connection to the server: frames within a deadline.
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: TcpStream,
+    /// The codes of frames, once both ends have proved that they know the secret.
+    codes: Option<FrameCodes>,
+    /// The numbers of the starts of this rank and of the server.
+    id: u64,
+    server: u64,
+}
+
+impl AsRef<TcpStream> for Link {
+    fn as_ref(&self) -> &TcpStream {
+        &self.stream
+    }
+}
+
+impl Link {
+    fn send(&mut self, bytes: &[u8], deadline: &Deadline) -> io::Result<()> {
+        let code = self.codes.as_mut().map(|codes| codes.sign(std::iter::once(bytes)));
+        let code = code.as_ref().map_or(&[][..], |code| code);
+        let len = u32::try_from(bytes.len() + code.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // One write, so that a short request is one packet.
+        write(&mut self.stream, &[&len.to_le_bytes(), bytes, code].concat(), deadline)
+    }
+
+    fn receive(&mut self, max: usize, deadline: &Deadline) -> io::Result<Vec<u8>> {
+        let mut len = [0; 4];
+        fill(&mut self.stream, &mut len, deadline)?;
+        let len = usize::try_from(u32::from_le_bytes(len)).unwrap_or(usize::MAX);
+        let max = max + if self.codes.is_some() { TAG } else { 0 };
+        let mut bytes = take(&mut self.stream, len, max, deadline)?;
+        if let Some(codes) = &mut self.codes {
+            let Some(content) = codes.verify(&bytes).map(<[u8]>::len) else {
+                let expected = "expected an answer with the mark of the shared secret";
+                let reason = format!("{expected}, got one without the right one: it is not of the server");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+            };
+            bytes.truncate(content);
+        }
+        Ok(bytes)
+    }
+}
+
+/// Who greets the server.
+#[derive(Debug)]
+pub(super) struct RankGreeter {
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) job: String,
+    pub(super) secret: Option<Secret>,
+}
+
+impl Greeter for RankGreeter {
+    type Connection = Link;
+
+    /// The server closes no connection of a rank for other reasons than its end, or a refusal.
+    const CLOSING: Duration = Duration::from_millis(225);
+
+    fn greet(
+        &self,
+        stream: TcpStream,
+        first: Option<&Link>,
+        deadline: &Deadline,
+    ) -> std::result::Result<Link, Failure> {
+        // A server that was too slow may hear of an attempt when that has been given up, and take
+        // its rank for one that has died. So each attempt of the first connection is another start.
+        let (purpose, id, met) = match first {
+            None => (Purpose::Presence, nonce(), 0),
+            Some(first) => (Purpose::Requests, first.id, first.server),
+        };
+        let secret = self.secret.as_ref();
+        let Self { rank, size, .. } = *self;
+        let nonce = secret.map(|_| random());
+        let said = Hello { purpose, rank, size, id, job: self.job.clone(), server: met, nonce }.encode();
+        let mut link = Link { stream, codes: None, id, server: 0 };
+        link.send(&said, deadline)?;
+        let mut challenge = None;
+        loop {
+            let reply = Reply::decode(&link.receive(MAX_REPLY, deadline)?);
+            let reason = match (reply, secret, challenge) {
+                (Reply::Refused(reason), ..) => return Err(Failure::Never(reason)),
+                (Reply::Welcome { server, proof: None }, None, _) => return Ok(Link { server, ..link }),
+                (Reply::Challenge(nonce), Some(secret), None) => {
+                    link.send(&prove(secret, &nonce, &said), deadline)?;
+                    challenge = Some(nonce);
+                    continue;
+                }
+                (Reply::Welcome { server, proof: Some(proof) }, Some(secret), Some(nonce)) => {
+                    match trust(secret, &nonce, &said, server, &proof) {
+                        Some(codes) => return Ok(Link { codes: Some(codes), server, ..link }),
+                        None => "expected a server with the shared secret, got one that does not prove that it has it",
+                    }
+                }
+                (Reply::Welcome { .. }, Some(_), _) => {
+                    "expected a server with the shared secret, got one that proves none"
+                }
+                (Reply::Challenge(_) | Reply::Welcome { .. }, None, _) => {
+                    "expected a server without a shared secret, got one that asks for it"
+                }
+                (Reply::Challenge(_) | Reply::Unknown, ..) => "expected a server of an exchange, got something else",
+            };
+            return Err(Failure::Never(reason.to_owned()));
+        }
+    }
+}
 
 /// The store of one rank over TCP: made by a [`TcpPlace`](super::TcpPlace).
 ///
-/// It dies with rank 0, in whose process the server is: then all calls are [`Error::Gone`], at once. A rank whose process ends is noticed
-/// by its connection, which the system closes; one whose host vanishes within half a minute.
+/// The server is in the process of rank 0. When that process ends, all calls return [`Error::Gone`]
+/// at once. The end of another rank is noticed by its connection, which the system closes with the
+/// process. If a host vanishes, that takes up to half a minute.
 #[derive(Debug)]
 pub struct Tcp {
-    address: String,
-    hello: Hello,
-    secret: Option<Secret>,
-    /// Open for as long as this rank is there.
-    presence: Link,
-    /// Connections that nobody uses now. A call that waits has one for itself.
-    free: Mutex<Vec<Link>>,
-    /// In the process of rank 0.
-    server: Option<Server>,
+    client: Client<RankGreeter>,
 }
 
 impl Tcp {
     pub(super) fn connect(
         operation: &'static str,
         address: String,
-        (rank, size): (usize, usize),
-        (job, secret): (String, Option<Secret>),
+        greeter: RankGreeter,
         server: Option<Server>,
         deadline: &Deadline,
     ) -> Result<Self> {
-        let hello = Hello { purpose: Purpose::Presence, rank, size, id: 0, job, server: 0, number: None };
-        let (presence, met) = dial(operation, &address, (&hello, secret.as_ref()), deadline, || true)?;
-        let hello = Hello { purpose: Purpose::Requests, ..met };
-        Ok(Self { address, hello, secret, presence, free: Mutex::default(), server })
+        let ranks = (greeter.rank, greeter.size);
+        Ok(Self { client: Client::connect(operation, greeter, address, ranks, true, server, deadline)? })
     }
 
     /// The address of the server, as this rank reaches it.
@@ -69,10 +161,11 @@ impl Tcp {
     /// # }
     /// ```
     pub fn address(&self) -> &str {
-        &self.address
+        &self.client.address
     }
 
-    /// Asks, and makes something of the answer. `within` is the server's time, `key` is for messages.
+    /// Sends a request, which has `within` at the server, and reads the result in its answer. `key`
+    /// is for errors.
     fn ask<T>(
         &self,
         operation: &'static str,
@@ -82,81 +175,35 @@ impl Tcp {
         read: impl FnOnce(Reader<'_>) -> Option<T>,
     ) -> Result<T> {
         let deadline = Deadline::after(within.saturating_add(SLACK));
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut link = match free {
-            Some(link) => link,
-            None => self.another(operation, &deadline)?,
-        };
-        let asked = link.send(&request.encode(), &deadline);
-        let answer = asked.and_then(|()| link.receive(MAX_ANSWER, &deadline));
-        let bytes = answer.map_err(|error| self.failed(operation, key, &error, &deadline))?;
         let failed = |reason: String| Error::Exchange { operation, key: key.to_owned(), reason };
-        let unreadable = || failed(format!("expected an answer, got {} bytes that are none", bytes.len()));
-        match answer::open(&bytes).ok_or_else(unreadable)? {
-            Err(reason) => Err(failed(reason.to_owned())),
-            Ok(reader) => {
-                let value = read(reader).ok_or_else(unreadable)?;
-                // One on which anything went wrong is not used again.
-                self.free.lock().unwrap_or_else(PoisonError::into_inner).push(link);
-                Ok(value)
-            }
-        }
-    }
-
-    /// Another connection, to the server that is known.
-    fn another(&self, operation: &'static str, deadline: &Deadline) -> Result<Link> {
-        let who = (&self.hello, self.secret.as_ref());
-        match dial(operation, &self.address, who, deadline, || !self.server_has_ended()) {
-            Ok((link, _)) => Ok(link),
-            // Where the server was, nobody answers, or another one.
-            Err(_) if self.server_has_ended() => {
-                Err(Error::Gone { operation, rank: 0, how: "has ended, and its server with it".to_owned() })
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the connection is closed that is open for as long as the server is there.
-    fn server_has_ended(&self) -> bool {
-        !matches!(peek(&self.presence.stream), Err(error) if is(&error, &[libc::EAGAIN, libc::EINTR]))
-    }
-
-    /// Whether the server has ended, where it has just closed a connection. Its others are closed in the same moment, or it lets this
-    /// rank go for a reason of its own.
-    fn server_ends(&self) -> bool {
-        let deadline = Deadline::after(SLACK / 4);
-        while !self.server_has_ended() {
-            if deadline.expired() {
-                return false;
-            }
-            std::thread::sleep(SLACK / 200);
-        }
-        true
-    }
-
-    fn failed(&self, operation: &'static str, key: &str, error: &io::Error, deadline: &Deadline) -> Error {
-        if timed_out(error) {
-            let detail = format!("{key:?}: the server of rank 0 at {} has not answered", self.address);
-            return deadline.error(operation, detail);
-        }
-        if closed(error) && self.server_ends() {
-            return Error::Gone { operation, rank: 0, how: format!("has ended, and its server with it; {key:?}") };
-        }
-        Error::Exchange { operation, key: key.to_owned(), reason: format!("{}: {error}", self.address) }
+        let answer = self.client.with_connection(operation, key, &deadline, |link| {
+            link.send(&request.encode(), &deadline)?;
+            let bytes = link.receive(MAX_ANSWER, &deadline)?;
+            let unreadable = || failed(format!("expected an answer, got {} bytes that are none", bytes.len()));
+            Ok(match codec::open(&bytes).ok_or_else(unreadable) {
+                Err(error) => (Err(error), Reuse::No),
+                Ok(Err(reason)) => (Err(failed(reason.to_owned())), Reuse::No),
+                Ok(Ok(result)) => match read(result) {
+                    Some(value) => (Ok(value), Reuse::Yes),
+                    None => (Err(unreadable()), Reuse::No),
+                },
+            })
+        })?;
+        answer.unwrap_or_else(|| Err(self.client.failed(operation, key, &"the server has closed the connection")))
     }
 }
 
 impl Store for Tcp {
     fn rank(&self) -> usize {
-        self.hello.rank
+        self.client.rank
     }
 
     fn size(&self) -> usize {
-        self.hello.size
+        self.client.size
     }
 
     fn id(&self) -> u64 {
-        self.hello.id
+        self.client.presence.id
     }
 
     fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
@@ -169,7 +216,7 @@ impl Store for Tcp {
         let request = Request::Get { keys: keys.to_vec(), ms };
         let name = keys.first().copied().unwrap_or_default();
         self.ask("Store::get", name, &request, within, |reader| {
-            answer::read_values(reader).filter(|values| values.len() == keys.len())
+            codec::read_values(reader).filter(|values| values.len() == keys.len())
         })
     }
 
@@ -181,7 +228,7 @@ impl Store for Tcp {
         let operation = "Store::compare_and_set";
         check_value(operation, value.len())?;
         check_value(operation, expected.map_or(0, <[u8]>::len))?;
-        self.ask(operation, key, &Request::CompareAndSet { key, expected, value }, within, answer::read_swap)
+        self.ask(operation, key, &Request::CompareAndSet { key, expected, value }, within, codec::read_swap)
     }
 
     fn delete(&self, key: &str, within: Duration) -> Result<bool> {
@@ -194,7 +241,7 @@ impl Store for Tcp {
 
     fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
         self.ask("Store::ended", "", &Request::Ended { ids: ids.to_vec() }, within, |reader| {
-            answer::read_ends(reader).filter(|ends| ends.len() == ids.len())
+            codec::read_departures(reader).filter(|ends| ends.len() == ids.len())
         })
     }
 }
@@ -202,10 +249,7 @@ impl Store for Tcp {
 impl Drop for Tcp {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            let _ = self.presence.send(&Request::Bye.encode(), &Deadline::after(SLACK));
+            let _ = self.client.presence.send(&Request::Bye.encode(), &Deadline::after(SLACK));
         }
-        // Closed before the server is, which waits for the ranks that are there.
-        let _ = self.presence.stream.shutdown(std::net::Shutdown::Both);
-        drop(self.server.take());
     }
 }

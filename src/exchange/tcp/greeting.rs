@@ -1,34 +1,33 @@
-//! How a connection begins: a [`Hello`], which the server answers by a [`Reception`].
+//! How a connection begins: the client's [`Hello`], and the server's [`Reply`].
 //!
-//! Where both share a secret, the server first asks for a proof by a number that it has drawn; the client answers with a frame that is
-//! its proof, over that number and all of its hello, which holds a number of its own; and the welcome has the proof of the server.
-//! Then each frame has a mark behind it.
+//! If both share a secret, the server first replies with a challenge, a nonce. The client answers
+//! with a frame that proves that it knows the secret: a code over that nonce and its hello, which
+//! holds a nonce of its own. The welcome then holds the proof of the server. After that, each frame
+//! ends with a message authentication code.
 //!
-//! How a client is refused stays the same in all versions, so that each end understands that the other one is of another version.
+//! The encoding of a refusal is the same in all versions, so that a client of another version
+//! learns why it is refused.
 
-use super::proof::{TAG, Tag};
-use crate::exchange::store::nonce;
+// Without the feature there are no secrets, so what follows a secret is unreachable.
+#![cfg_attr(not(feature = "secret"), allow(unreachable_code, unused_variables))]
+
+use super::secret::{End, FrameCodes, Secret, TAG, Tag};
+use crate::exchange::store::{nonce, random};
 use crate::exchange::wire::{Reader, Writer};
 
 const MAGIC: &[u8; 8] = b"gpucommX";
 
-/// Raised by every change of what is said.
+/// The version of the protocol. Every change of the encoding raises it.
 const VERSION: u32 = 2;
 
-/// The longest frame of a client that has not been let in.
+/// The longest frame of a client that has not been admitted.
 pub(super) const MAX_HELLO: usize = 1024;
 
 /// The longest name of a job.
 pub(super) const MAX_JOB: usize = 256;
 
-/// A number that nobody else draws, nor foretells.
-pub(super) type Number = [u8; 32];
-
-pub(super) fn draw() -> Number {
-    let mut number = [0; 32];
-    number.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&nonce().to_le_bytes()));
-    number
-}
+/// A number that is drawn for one connection, so that no proof can be used twice.
+pub(super) type Nonce = [u8; 32];
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,15 +43,16 @@ pub(super) struct Hello {
     pub(super) purpose: Purpose,
     pub(super) rank: usize,
     pub(super) size: usize,
+    /// The number of this start of the rank.
     pub(super) id: u64,
     pub(super) job: String,
-    /// The server that it has met before, or 0.
+    /// The start of the server that the client has met before, or 0.
     pub(super) server: u64,
-    /// Of who has a secret: what the server is to prove its own by.
-    pub(super) number: Option<Number>,
+    /// From a client with a secret: what the server has to prove its own with.
+    pub(super) nonce: Option<Nonce>,
 }
 
-fn number(reader: &mut Reader<'_>) -> Option<Number> {
+fn read_nonce(reader: &mut Reader<'_>) -> Option<Nonce> {
     reader.take(32)?.try_into().ok()
 }
 
@@ -64,12 +64,13 @@ impl Hello {
         };
         let start = Writer(MAGIC.to_vec()).u32(VERSION).u8(purpose);
         let mut writer = start.count(self.rank).count(self.size).u64(self.id).text(&self.job).u64(self.server);
-        writer = writer.u8(self.number.is_some().into());
-        writer.0.extend(self.number.iter().flatten());
+        writer = writer.u8(self.nonce.is_some().into());
+        writer.0.extend(self.nonce.iter().flatten());
         writer.0
     }
 
-    /// What was said, or, for a client that can be answered, why it is refused; `Err(None)` for one that is none of ours.
+    /// The hello in a frame. Otherwise why the client is refused, or `Err(None)` for a client that
+    /// does not speak this protocol.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Option<String>> {
         let mut reader = Reader(bytes);
         if reader.take(MAGIC.len()) != Some(MAGIC) {
@@ -87,31 +88,14 @@ impl Hello {
             };
             let (rank, size, id) = (reader.count()?, reader.count()?, reader.u64()?);
             let (job, server) = (reader.text()?.to_owned(), reader.u64()?);
-            let number = match reader.u8()? {
+            let nonce = match reader.u8()? {
                 0 => None,
-                1 => Some(number(&mut reader)?),
+                1 => Some(read_nonce(&mut reader)?),
                 _ => return None,
             };
-            reader.end(Self { purpose, rank, size, id, job, server, number })
+            reader.end(Self { purpose, rank, size, id, job, server, nonce })
         };
         rest(reader).ok_or(None)
-    }
-
-    /// Why a client that speaks our language is none of the exchange of this job and size, at this server.
-    pub(super) fn objection(&self, job: &str, size: usize, server: u64) -> Option<String> {
-        if self.job != job {
-            return Some(format!("expected a rank of the job {job:?}, got one of {:?}", self.job));
-        }
-        if self.size != size {
-            return Some(format!("expected one of {size} ranks, got one of {}", self.size));
-        }
-        if self.rank >= size {
-            return Some(format!("expected a rank less than {size}, got {}", self.rank));
-        }
-        if self.server != 0 && self.server != server {
-            return Some("this server has been started anew, and has nothing of what the one before it had".to_owned());
-        }
-        None
     }
 }
 
@@ -119,23 +103,23 @@ fn other_version(version: u32) -> String {
     format!("expected version {VERSION} of the protocol, got {version}")
 }
 
-/// How the server answers, as far as the client can tell.
+/// What the server answers to a greeting, as the client understands it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reception {
+pub(super) enum Reply {
     Welcome {
-        /// A number by which this start of the server is known.
+        /// The number of this start of the server.
         server: u64,
-        /// That the server knows the secret.
+        /// Proves that the server knows the secret.
         proof: Option<Tag>,
     },
     Refused(String),
-    /// It asks for a proof over this number.
-    Asked(Number),
-    /// It speaks something else.
+    /// The client has to prove over this nonce that it knows the secret.
+    Challenge(Nonce),
+    /// The server speaks another protocol.
     Unknown,
 }
 
-impl Reception {
+impl Reply {
     pub(super) fn encode(&self) -> Vec<u8> {
         let start = |kind| Writer(MAGIC.to_vec()).u32(VERSION).u8(kind);
         match self {
@@ -145,7 +129,7 @@ impl Reception {
                 writer.0
             }
             Self::Refused(reason) => start(1).text(reason).0,
-            Self::Asked(number) => [&start(2).0[..], number].concat(),
+            Self::Challenge(nonce) => [&start(2).0[..], nonce].concat(),
             Self::Unknown => Vec::new(),
         }
     }
@@ -157,16 +141,16 @@ impl Reception {
         }
         match (reader.u32(), reader.u8()) {
             (Some(_), Some(1)) => reader.text().map_or(Self::Unknown, |why| Self::Refused(why.to_owned())),
-            (Some(VERSION), Some(0)) => Self::welcome(reader).unwrap_or(Self::Unknown),
+            (Some(VERSION), Some(0)) => Self::read_welcome(reader).unwrap_or(Self::Unknown),
             (Some(VERSION), Some(2)) => {
-                number(&mut reader).and_then(|number| reader.end(Self::Asked(number))).unwrap_or(Self::Unknown)
+                read_nonce(&mut reader).and_then(|nonce| reader.end(Self::Challenge(nonce))).unwrap_or(Self::Unknown)
             }
             (Some(version), _) if version != VERSION => Self::Refused(other_version(version)),
             _ => Self::Unknown,
         }
     }
 
-    fn welcome(mut reader: Reader<'_>) -> Option<Self> {
+    fn read_welcome(mut reader: Reader<'_>) -> Option<Self> {
         let proved = reader.u8()?;
         let server = reader.u64()?;
         let proof = match proved {
@@ -178,32 +162,140 @@ impl Reception {
     }
 }
 
+/// Whom the server admits.
+#[derive(Debug)]
+pub(super) struct Admission {
+    job: String,
+    size: usize,
+    secret: Option<Secret>,
+    /// The number of this start of the server.
+    server: u64,
+}
+
+/// A client that has been challenged.
+#[derive(Debug)]
+pub(super) struct Challenged {
+    hello: Hello,
+    /// The bytes of its hello.
+    said: Vec<u8>,
+    nonce: Nonce,
+}
+
+/// What the server does with a client, and answers.
+#[derive(Debug)]
+pub(super) enum Decision {
+    Challenge(Box<Challenged>, Vec<u8>),
+    /// The frames that follow the welcome have codes, if there are any.
+    Admit(Hello, Option<Box<FrameCodes>>, Vec<u8>),
+    Refuse(Vec<u8>),
+    /// The client does not speak this protocol, and gets no answer.
+    Ignore,
+}
+
+impl Admission {
+    pub(super) fn new(job: String, size: usize, secret: Option<Secret>) -> Self {
+        Self { job, size, secret, server: nonce() }
+    }
+
+    /// Decides about a client by its frame: its hello or, if it has been challenged, its proof.
+    pub(super) fn decide(&self, challenged: Option<&Challenged>, frame: &[u8]) -> Decision {
+        let decided = match challenged {
+            None => self.decide_by_hello(frame),
+            Some(challenged) => self.decide_by_proof(challenged, frame),
+        };
+        decided.unwrap_or_else(|reason| match reason {
+            Some(reason) => Decision::Refuse(Reply::Refused(reason).encode()),
+            None => Decision::Ignore,
+        })
+    }
+
+    fn decide_by_hello(&self, frame: &[u8]) -> Result<Decision, Option<String>> {
+        let hello = Hello::decode(frame)?;
+        match (&self.secret, hello.nonce) {
+            (None, None) => {
+                self.check(&hello)?;
+                let welcome = Reply::Welcome { server: self.server, proof: None };
+                Ok(Decision::Admit(hello, None, welcome.encode()))
+            }
+            (Some(_), None) => Err(Some("expected a rank with the shared secret, got one without any".to_owned())),
+            (None, Some(_)) => Err(Some("expected a rank without a shared secret, got one with a secret".to_owned())),
+            (Some(_), Some(_)) => {
+                let nonce = random();
+                let challenged = Challenged { hello, said: frame.to_vec(), nonce };
+                Ok(Decision::Challenge(Box::new(challenged), Reply::Challenge(nonce).encode()))
+            }
+        }
+    }
+
+    fn decide_by_proof(&self, challenged: &Challenged, proof: &[u8]) -> Result<Decision, Option<String>> {
+        // A server without a secret challenges nobody.
+        let secret = self.secret.as_ref().ok_or(None)?;
+        let Challenged { hello, said, nonce } = challenged;
+        if !secret.proves(End::Client, &[nonce, said], proof) {
+            let reason = "expected a proof of the shared secret, got one that is none: it has another one";
+            return Err(Some(reason.to_owned()));
+        }
+        // Only a client that knows the secret learns which job this is.
+        self.check(hello)?;
+        let proof = secret.prove(End::Server, &[nonce, &self.server.to_le_bytes(), said]);
+        let welcome = Reply::Welcome { server: self.server, proof: Some(proof) };
+        let codes = secret.frame_codes(End::Server, &[nonce, said]);
+        Ok(Decision::Admit(hello.clone(), Some(Box::new(codes)), welcome.encode()))
+    }
+
+    /// Refuses a client that is no rank of this exchange.
+    fn check(&self, hello: &Hello) -> Result<(), Option<String>> {
+        let (job, size) = (&self.job, self.size);
+        Err(Some(if hello.job != *job {
+            format!("expected a rank of the job {job:?}, got one of {:?}", hello.job)
+        } else if hello.size != size {
+            format!("expected one of {size} ranks, got one of {}", hello.size)
+        } else if hello.rank >= size {
+            format!("expected a rank less than {size}, got {}", hello.rank)
+        } else if hello.server != 0 && hello.server != self.server {
+            "this server has been started anew, and has nothing of what the one before it had".to_owned()
+        } else {
+            return Ok(());
+        }))
+    }
+}
+
+/// The proof of a client that has said `said`, over the nonce of the server.
+pub(super) fn prove(secret: &Secret, nonce: &Nonce, said: &[u8]) -> Vec<u8> {
+    secret.prove(End::Client, &[nonce, said]).to_vec()
+}
+
+/// The codes of the client's connection, if the server has proved that it knows the secret.
+pub(super) fn trust(secret: &Secret, nonce: &Nonce, said: &[u8], server: u64, proof: &[u8]) -> Option<FrameCodes> {
+    let proved = secret.proves(End::Server, &[nonce, &server.to_le_bytes(), said], proof);
+    proved.then(|| secret.frame_codes(End::Client, &[nonce, said]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_what_is_heard() {
-        for (purpose, number) in [(Purpose::Presence, None), (Purpose::Requests, Some([7; 32]))] {
-            let hello = Hello { purpose, rank: 1, size: 4, id: 7, job: "j".to_owned(), server: 3, number };
+    fn greetings_are_decoded_as_they_were_encoded() {
+        for (purpose, nonce) in [(Purpose::Presence, None), (Purpose::Requests, Some([7; 32]))] {
+            let hello = Hello { purpose, rank: 1, size: 4, id: 7, job: "j".to_owned(), server: 3, nonce };
             let bytes = hello.encode();
             assert_eq!(Hello::decode(&bytes), Ok(hello));
             assert!((0..bytes.len()).all(|end| Hello::decode(&bytes[..end]) == Err(None)));
             assert_eq!(Hello::decode(&[&bytes[..], b"x"].concat()), Err(None));
         }
-        let welcome = |proof| Reception::Welcome { server: 5, proof };
-        for said in [welcome(None), welcome(Some([9; TAG])), Reception::Asked(draw()), Reception::Refused("no".into())]
-        {
+        let welcome = |proof| Reply::Welcome { server: 5, proof };
+        for said in [welcome(None), welcome(Some([9; TAG])), Reply::Challenge(random()), Reply::Refused("no".into())] {
             let bytes = said.encode();
-            assert_eq!(Reception::decode(&bytes), said);
-            assert!((0..bytes.len()).all(|end| Reception::decode(&bytes[..end]) == Reception::Unknown));
+            assert_eq!(Reply::decode(&bytes), said);
+            assert!((0..bytes.len()).all(|end| Reply::decode(&bytes[..end]) == Reply::Unknown));
         }
-        assert_ne!(draw(), draw());
+        assert_ne!(random(), random());
     }
 
-    /// As version 1 said it, which had no secrets.
+    /// As version 1 encoded it, which had no secrets.
     #[test]
-    fn another_version_is_understood_to_be_one() {
+    fn another_version_is_refused_as_such() {
         let mut hello = MAGIC.to_vec();
         hello.extend([1, 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0]);
         hello.extend([0; 8 + 4 + 8]);
@@ -211,14 +303,117 @@ mod tests {
         assert_eq!(Hello::decode(&hello), Err(Some(expected.clone())));
         // Its welcome, and what it says to who is of another version.
         let welcome = Writer(MAGIC.to_vec()).u32(1).u8(0).u8(0).u64(5).0;
-        assert_eq!(Reception::decode(&welcome), Reception::Refused(expected));
+        assert_eq!(Reply::decode(&welcome), Reply::Refused(expected));
         let refused = Writer(MAGIC.to_vec()).u32(1).u8(1).text("expected version 1").0;
-        assert_eq!(Reception::decode(&refused), Reception::Refused("expected version 1".to_owned()));
+        assert_eq!(Reply::decode(&refused), Reply::Refused("expected version 1".to_owned()));
     }
 
     #[test]
-    fn garbage_is_none_of_ours() {
+    fn garbage_is_ignored() {
         assert_eq!(Hello::decode(b"GET / HTTP/1.1\r\n\r\n"), Err(None));
-        assert_eq!(Reception::decode(b"HTTP/1.1 400 Bad Request"), Reception::Unknown);
+        assert_eq!(Reply::decode(b"HTTP/1.1 400 Bad Request"), Reply::Unknown);
+    }
+
+    const JOB: &str = "job";
+
+    fn hello(nonce: Option<Nonce>) -> Hello {
+        Hello { purpose: Purpose::Requests, rank: 1, size: 2, id: 7, job: JOB.to_owned(), server: 0, nonce }
+    }
+
+    fn refused(decision: &Decision) -> String {
+        let Decision::Refuse(answer) = decision else { panic!("{decision:?}") };
+        match Reply::decode(answer) {
+            Reply::Refused(reason) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn without_a_secret_a_hello_is_enough() {
+        let admission = Admission::new(JOB.to_owned(), 2, None);
+        let Decision::Admit(came, None, answer) = admission.decide(None, &hello(None).encode()) else {
+            panic!("not admitted")
+        };
+        assert_eq!(came, hello(None));
+        assert_eq!(Reply::decode(&answer), Reply::Welcome { server: admission.server, proof: None });
+        let reason = refused(&admission.decide(None, &hello(Some(random())).encode()));
+        assert!(reason.contains("expected a rank without a shared secret"), "{reason}");
+        let other = Hello { size: 3, ..hello(None) };
+        let reason = refused(&admission.decide(None, &other.encode()));
+        assert!(reason.contains("expected one of 2 ranks, got one of 3"), "{reason}");
+        assert!(matches!(admission.decide(None, b"GET / HTTP/1.1"), Decision::Ignore));
+    }
+
+    #[cfg(feature = "secret")]
+    mod secrets {
+        use super::*;
+
+        fn challenge(admission: &Admission, said: &[u8]) -> (Box<Challenged>, Nonce) {
+            match admission.decide(None, said) {
+                Decision::Challenge(challenged, answer) => match Reply::decode(&answer) {
+                    Reply::Challenge(nonce) => (challenged, nonce),
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
+            }
+        }
+
+        #[test]
+        fn both_ends_prove_that_they_know_it() {
+            let secret = Secret::new(b"ours");
+            let admission = Admission::new(JOB.to_owned(), 2, Some(secret.clone()));
+            let said = hello(Some(random())).encode();
+            let (challenged, nonce) = challenge(&admission, &said);
+            let decision = admission.decide(Some(&challenged), &prove(&secret, &nonce, &said));
+            let Decision::Admit(_, Some(mut theirs), answer) = decision else { panic!("{decision:?}") };
+            let Reply::Welcome { server, proof: Some(proof) } = Reply::decode(&answer) else { panic!("{answer:?}") };
+            let mut ours = trust(&secret, &nonce, &said, server, &proof).expect("the server's proof");
+            let frame = [&b"get"[..], &ours.sign(std::iter::once(&b"get"[..]))].concat();
+            assert_eq!(theirs.verify(&frame), Some(&b"get"[..]));
+            // The proof of another server, or of another connection, is none.
+            assert!(trust(&Secret::new(b"theirs"), &nonce, &said, server, &proof).is_none());
+            assert!(trust(&secret, &nonce, &hello(Some(random())).encode(), server, &proof).is_none());
+            assert!(trust(&secret, &nonce, &said, server ^ 1, &proof).is_none());
+            // Nor is the proof of the client itself.
+            assert!(trust(&secret, &nonce, &said, server, &prove(&secret, &nonce, &said)).is_none());
+        }
+
+        #[test]
+        fn a_client_without_a_proof_is_refused() {
+            let secret = Secret::new(b"ours");
+            let admission = Admission::new(JOB.to_owned(), 2, Some(secret.clone()));
+            let reason = refused(&admission.decide(None, &hello(None).encode()));
+            assert!(reason.contains("expected a rank with the shared secret, got one without"), "{reason}");
+            let said = hello(Some(random())).encode();
+            let (challenged, nonce) = challenge(&admission, &said);
+            let right = prove(&secret, &nonce, &said);
+            // A proof is of no use a second time, be it for the same hello or for another one.
+            let (again, _) = challenge(&admission, &said);
+            let other = Hello { rank: 0, ..Hello::decode(&said).unwrap() }.encode();
+            let (changed, _) = challenge(&admission, &other);
+            for (challenged, proof) in [
+                (&challenged, prove(&Secret::new(b"theirs"), &nonce, &said)),
+                (&again, right.clone()),
+                (&changed, prove(&secret, &nonce, &said)),
+                (&challenged, right[..31].to_vec()),
+                (&challenged, Vec::new()),
+            ] {
+                let reason = refused(&admission.decide(Some(challenged), &proof));
+                assert!(reason.contains("expected a proof of the shared secret"), "{reason}");
+                assert!(!reason.contains("ours"), "{reason}");
+            }
+            assert!(matches!(admission.decide(Some(&challenged), &right), Decision::Admit(..)));
+        }
+
+        #[test]
+        fn the_job_is_told_only_after_the_proof() {
+            let secret = Secret::new(b"ours");
+            let admission = Admission::new(JOB.to_owned(), 2, Some(secret.clone()));
+            let said = Hello { job: "another".to_owned(), ..hello(Some(random())) }.encode();
+            let (challenged, nonce) = challenge(&admission, &said);
+            assert!(!refused(&admission.decide(Some(&challenged), b"no proof")).contains(JOB));
+            let reason = refused(&admission.decide(Some(&challenged), &prove(&secret, &nonce, &said)));
+            assert!(reason.contains("expected a rank of the job \"job\", got one of \"another\""), "{reason}");
+        }
     }
 }

@@ -1,25 +1,14 @@
-//! A store behind a server in rank 0's process, over TCP.
+//! The exchange's own store over TCP: its server is in the process of rank 0.
 
-mod answer;
 mod client;
-mod connection;
-mod dial;
+mod codec;
 #[cfg(any(test, fuzzing))]
+#[path = "../../../fuzz/harness/tcp.rs"]
 pub(super) mod fuzz;
-mod gate;
 mod greeting;
-mod link;
-mod message;
 mod place;
-mod proof;
-mod requests;
-#[cfg(feature = "secret")]
-mod secret;
-#[cfg(not(feature = "secret"))]
-#[path = "no_secret.rs"]
 mod secret;
 mod server;
-mod service;
 
 pub use client::Tcp;
 pub use place::TcpPlace;

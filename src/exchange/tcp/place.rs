@@ -1,19 +1,18 @@
-//! Where the ranks of a TCP store meet.
+//! The address at which the ranks of a TCP store meet.
 
 use std::io;
 use std::time::Duration;
 
-use super::client::Tcp;
-use super::gate::Gate;
-use super::greeting::MAX_JOB;
+use super::client::{RankGreeter, Tcp};
+use super::greeting::{Admission, MAX_JOB};
 use super::secret::Secret;
 use super::server;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
-use crate::exchange::net::listen::{PATIENCE, listen};
+use crate::exchange::net::address::{PATIENCE, listen};
 use crate::exchange::store::check_rank;
 
-/// The address at which ranks meet over TCP: rank 0 serves, all come there.
+/// The address at which ranks meet over TCP: rank 0 serves there, and all ranks connect.
 ///
 /// ```no_run
 /// # use gpucomm::exchange::{Exchange, TcpPlace};
@@ -24,9 +23,9 @@ use crate::exchange::store::check_rank;
 /// # }
 /// ```
 ///
-/// Nothing that is said is encrypted, and without a secret anybody who reaches the address and knows the name of the job may take part: it
-/// belongs on the network of a cluster, not on one that others reach. With the feature `secret`, `TcpPlace::secret` keeps out who does not
-/// know one.
+/// Nothing is encrypted. Without a secret, any process that reaches the address and knows the name
+/// of the job may take part, so use it only in the network of a cluster. With the feature `secret`,
+/// `TcpPlace::secret` keeps out processes that do not know the secret.
 #[derive(Debug, Clone)]
 pub struct TcpPlace {
     address: String,
@@ -41,7 +40,8 @@ impl TcpPlace {
         Self { address: address.into(), job: String::new(), secret: None, timeout: None }
     }
 
-    /// The name of the job, of at most 256 bytes. Ranks of another one that come to this server by mistake are refused.
+    /// The name of the job, of at most 256 bytes. The server refuses ranks of another job that
+    /// connect by mistake.
     ///
     /// ```
     /// # use gpucomm::exchange::TcpPlace;
@@ -59,16 +59,19 @@ impl TcpPlace {
         self
     }
 
-    /// A secret, as bytes or text, that all ranks share and nobody else knows. Longer than 64 bytes or shorter, it does not matter; it must be
-    /// hard to guess, such as 16 random bytes: who listens on the network, or answers at the address, can try guesses at home.
+    /// A secret, as bytes or text of any length, that all ranks share and nobody else knows. It
+    /// must be hard to guess, such as 16 random bytes: an attacker who listens on the network, or
+    /// answers at the address, can try guesses offline.
     ///
-    /// Each end proves to the other that it knows the secret, over numbers that both have drawn for this connection alone, so that what
-    /// somebody has overheard lets nobody in. All that is said after that has a mark, made of the secret, these numbers and its place: what
-    /// is changed, injected, left out or sent again is an error. A server with a secret refuses ranks that have none or another one, and a
-    /// rank with a secret trusts no other server.
+    /// Each end proves to the other that it knows the secret, over nonces that both draw for this
+    /// connection. So a proof that was overheard is of no use. Every message after that carries a
+    /// message authentication code over the secret, the nonces and the place of the message:
+    /// changed, injected, missing or repeated messages are errors. A server with a secret refuses
+    /// ranks that have none or another one, and a rank with a secret accepts no other server.
     ///
-    /// It encrypts nothing: who listens reads all keys and values. Who sits in between can still cut connections, hold them up, or refuse
-    /// ranks in the server's name. All who know the secret are trusted alike: it does not tell one rank from another.
+    /// It encrypts nothing: an attacker who listens reads all keys and values. An attacker in
+    /// between can still cut or delay connections, or refuse ranks in the server's name. The secret
+    /// does not tell one rank from another.
     ///
     /// ```
     /// # use gpucomm::exchange::TcpPlace;
@@ -77,7 +80,7 @@ impl TcpPlace {
     /// let server = TcpPlace::new("127.0.0.1:0").secret("of this job").serve(2)?;
     /// let place = TcpPlace::new(server.address()).within(Duration::from_secs(5));
     /// assert!(place.clone().secret("of this job").connect(1, 2).is_ok());
-    /// // Who has another one, or none, is told so.
+    /// // A rank with another secret, or without one, is refused.
     /// for refused in [place.clone().secret([1, 2, 3]), place] {
     ///     let error = refused.connect(1, 2).expect_err("refused");
     ///     assert!(error.to_string().contains("shared secret"));
@@ -92,14 +95,15 @@ impl TcpPlace {
         self
     }
 
-    /// How long a rank tries to reach a server that is not up yet, in place of the [default](crate::default_timeout).
+    /// How long a rank tries to reach a server that is not up yet, instead of the
+    /// [default](crate::default_timeout).
     ///
     /// ```
     /// # use gpucomm::Error;
     /// # use gpucomm::exchange::TcpPlace;
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
-    /// // Nobody serves there.
+    /// // No server is there.
     /// let place = TcpPlace::new("127.0.0.1:9").within(Duration::from_millis(100));
     /// assert!(matches!(place.connect(1, 2), Err(Error::Timeout { .. })));
     /// # Ok(())
@@ -111,7 +115,7 @@ impl TcpPlace {
         self
     }
 
-    /// The store of a rank: rank 0 [serves](Self::serve), the others [connect](Self::connect).
+    /// The store of a rank: rank 0 [serves](Self::serve), and the others [connect](Self::connect).
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, TcpPlace};
@@ -129,13 +133,15 @@ impl TcpPlace {
         if rank == 0 { self.serve(size) } else { self.connect(rank, size) }
     }
 
-    /// The store of rank 0, which listens at the address and serves the others from a thread of its own. With port 0 the system chooses
-    /// one; [`Tcp::address`] says which.
+    /// The store of rank 0, which listens at the address and serves the others from its own thread.
+    /// With port 0 the system chooses the port, and [`Tcp::address`] returns it.
     ///
-    /// The server takes about two file descriptors of this process for each rank, three for one whose threads wait at the same time: 1024
-    /// ranks need a higher limit than the usual 1024 (`ulimit -n`).
+    /// The server uses about two file descriptors of this process for each rank, and more for a
+    /// rank whose threads wait at the same time. 1024 ranks need a higher limit than the usual 1024
+    /// (`ulimit -n`).
     ///
-    /// Dropped, it stays up to five seconds for others that have not left yet: the last thing that all do together is theirs, too.
+    /// When you drop it, the server stays for up to five seconds while other ranks are there, so
+    /// that they can finish their last operation.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, TcpPlace};
@@ -153,13 +159,15 @@ impl TcpPlace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for no ranks, a name of the job that is too long, and a secret of no bytes; [`Error::Exchange`] where nothing can listen at
-    /// the address, be it that somebody else does and goes on for ten seconds: the server of the last run may stay for its ranks.
+    /// Returns [`Error::InvalidArgument`] if there are no ranks, the name of the job is too long,
+    /// or the secret is empty. Returns [`Error::Exchange`] if it cannot listen at the address. If
+    /// another server listens there, such as that of the last run, it tries again for ten seconds.
     pub fn serve(&self, size: usize) -> Result<Tcp> {
         self.serve_at(std::slice::from_ref(&self.address), PATIENCE, size)
     }
 
-    /// As [`serve`](Self::serve), at the first of `addresses` that is free, for which it waits so long.
+    /// As [`serve`](Self::serve), at the first of `addresses` that is free. Tries again for
+    /// `patience` if all are in use.
     pub(crate) fn serve_at(&self, addresses: &[String], patience: Duration, size: usize) -> Result<Tcp> {
         let operation = "TcpPlace::serve";
         let deadline = self.deadline();
@@ -168,27 +176,28 @@ impl TcpPlace {
         let fail =
             |error: io::Error| Error::Exchange { operation, key: addresses.join(", "), reason: error.to_string() };
         let listener = listen(addresses, patience, &deadline).map_err(fail)?;
-        let gate = Gate::new(self.job.clone(), size, self.secret.clone());
-        let server = server::start(listener, gate).map_err(fail)?;
+        let admission = Admission::new(self.job.clone(), size, self.secret.clone());
+        let server = server::start(listener, admission).map_err(fail)?;
         let address = server.address.to_string();
-        Tcp::connect(operation, address, (0, size), self.who(), Some(server), &deadline)
+        Tcp::connect(operation, address, self.greeter(0, size), Some(server), &deadline)
     }
 
-    /// The store of another rank than 0, or of a process beside them, which asks the server until it answers.
+    /// The store of a rank other than 0, or of another process. Tries until the server answers.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that there is none, a name of the job that is too long, and a secret of no bytes;
-    /// [`Error::Timeout`] where nobody serves there; [`Error::Exchange`] where who serves there is of another job, another size, another
-    /// secret or another version, or no server of an exchange.
+    /// Returns [`Error::InvalidArgument`] if `rank` is out of range, the name of the job is too
+    /// long, or the secret is empty. Returns [`Error::Timeout`] if no server is there. Returns
+    /// [`Error::Exchange`] if the server there has another job, size, secret or version, or is no
+    /// server of an exchange.
     pub fn connect(&self, rank: usize, size: usize) -> Result<Tcp> {
         let operation = "TcpPlace::connect";
         check_rank(operation, rank, size)?;
         self.check(operation)?;
-        Tcp::connect(operation, self.address.clone(), (rank, size), self.who(), None, &self.deadline())
+        Tcp::connect(operation, self.address.clone(), self.greeter(rank, size), None, &self.deadline())
     }
 
-    fn who(&self) -> (String, Option<Secret>) {
-        (self.job.clone(), self.secret.clone())
+    fn greeter(&self, rank: usize, size: usize) -> RankGreeter {
+        RankGreeter { rank, size, job: self.job.clone(), secret: self.secret.clone() }
     }
 
     fn deadline(&self) -> Deadline {

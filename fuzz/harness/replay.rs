@@ -1,3 +1,5 @@
+//! Replays valid messages and the corpora, without a fuzzer.
+
 use std::path::PathBuf;
 
 use super::super::wire::Writer;
@@ -13,7 +15,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "c10d" => torch::seeds::messages(),
         "c10d_service" => torch::seeds::scripts(),
         _ => {
-            let now = Now { path: "g/1-00/".to_owned(), generation: 1, id: 7, old: vec!["g/0-00/".to_owned()] };
+            let now = Current { path: "g/1-00/".to_owned(), generation: 1, id: 7, old: vec!["g/0-00/".to_owned()] };
             let vote = Vote { no: vec![(1, "no \u{fc}".to_owned())], missing: vec![(2, "has died".to_owned())] };
             let announced = Writer::default().u8(1).text("7").text("a job").count(1).text("10.0.0.1:7").0;
             let header = Header { token: 7, from: 1, count: 2, purpose: "memory".to_owned(), about: vec![1, 2] };
@@ -37,7 +39,7 @@ fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target)
 }
 
-/// What valid messages are written to, where `GPUCOMM_WRITE_SEEDS` is set; and all of them without a fuzzer.
+/// Runs all valid messages. With `GPUCOMM_WRITE_SEEDS` set, writes them to the corpora.
 #[test]
 fn valid_messages() {
     for (name, target) in TARGETS {
@@ -51,12 +53,9 @@ fn valid_messages() {
     }
 }
 
-/// What a fuzzer has come to, and what it has found, does no harm again. The published package is without it.
+/// Runs all that a fuzzer has reached and found.
 #[test]
 fn the_corpus() {
-    if !corpus("").exists() {
-        return println!("no corpus here");
-    }
     for (name, target) in TARGETS {
         let files: Vec<_> = std::fs::read_dir(corpus(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(files.len() > 5, "{name}: {} files", files.len());
@@ -67,7 +66,7 @@ fn the_corpus() {
     }
 }
 
-/// One byte of a valid message changed, each in turn: for who has no fuzzer.
+/// Runs valid messages with each byte changed in turn, and cut off there.
 #[test]
 fn almost_valid_messages() {
     let mut random = fastrand::Rng::with_seed(7);

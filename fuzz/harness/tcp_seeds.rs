@@ -1,10 +1,10 @@
-//! What a fuzzer begins with: valid messages.
+//! Valid messages of the store over TCP, with which a fuzzer begins.
 
-use super::super::proof::TAG;
+use super::super::secret::TAG;
 use super::*;
 
 pub(in crate::exchange) fn greetings() -> Vec<Vec<u8>> {
-    let hello = |purpose, number| Hello { purpose, rank: 1, size: 2, id: 7, job: String::new(), server: 0, number };
+    let hello = |purpose, nonce| Hello { purpose, rank: 1, size: 2, id: 7, job: String::new(), server: 0, nonce };
     let named = Hello { job: "a job".to_owned(), server: 5, ..hello(Purpose::Presence, None) };
     let mut all: Vec<_> = [hello(Purpose::Presence, None), hello(Purpose::Requests, Some([7; 32])), named]
         .iter()
@@ -12,18 +12,18 @@ pub(in crate::exchange) fn greetings() -> Vec<Vec<u8>> {
         .collect();
     all.extend(
         [
-            Reception::Welcome { server: 5, proof: None },
-            Reception::Welcome { server: 5, proof: Some([9; TAG]) },
-            Reception::Refused("expected another one".to_owned()),
-            Reception::Asked([7; 32]),
+            Reply::Welcome { server: 5, proof: None },
+            Reply::Welcome { server: 5, proof: Some([9; TAG]) },
+            Reply::Refused("expected another one".to_owned()),
+            Reply::Challenge([7; 32]),
         ]
         .iter()
-        .map(Reception::encode),
+        .map(Reply::encode),
     );
     all
 }
 
-fn asked() -> Vec<Vec<u8>> {
+fn all_requests() -> Vec<Vec<u8>> {
     let all = [
         Request::Set { key: "g/1/u/k", value: b"a value" },
         Request::Get { keys: vec!["a", "\u{fc}"], ms: 0 },
@@ -43,14 +43,14 @@ pub(in crate::exchange) fn requests() -> Vec<Vec<u8>> {
     use crate::exchange::store::Swap;
     let value = || Some(std::sync::Arc::from(&b"a value"[..]));
     let answers = [
-        answer::refused("the store is full"),
-        answer::swap(&Swap::Done),
-        answer::swap(&Swap::Found(Some(vec![1, 2]))),
-        answer::values(vec![value(), None]),
-        answer::ends([None, Some("has left")].into_iter()),
+        codec::refused("the store is full"),
+        codec::swap(&Swap::Done),
+        codec::swap(&Swap::Found(Some(vec![1, 2]))),
+        codec::values(vec![value(), None]),
+        codec::departures([None, Some("has left")].into_iter()),
     ];
     let joined = answers.iter().map(|pieces| pieces.iter().flat_map(|piece| piece.bytes().to_vec()).collect());
-    asked().into_iter().chain(joined).collect()
+    all_requests().into_iter().chain(joined).collect()
 }
 
 /// Scripts: each as one server and the same with a secret.
@@ -58,12 +58,12 @@ pub(in crate::exchange) fn scripts() -> Vec<Vec<u8>> {
     let step =
         |who: u8, what: u8, bytes: &[u8]| [&[who << 4 | what, u8::try_from(bytes.len()).unwrap()], bytes].concat();
     let comes = |who: u8| step(who, 2, &[]);
-    let all_asked = asked().iter().flat_map(|request| [step(0, 5, request), step(0, 7, &[])].concat()).collect();
+    let all = all_requests().iter().flat_map(|request| [step(0, 5, request), step(0, 7, &[])].concat()).collect();
     let get = Request::Get { keys: vec!["x", "y"], ms: 60_000 }.encode();
     let set = |key| Request::Set { key, value: b"v" }.encode();
     let greeting = &greetings()[0];
     let scripts: [Vec<u8>; 6] = [
-        [comes(0), all_asked].concat(),
+        [comes(0), all].concat(),
         // One waits for what another one sets; a third one dies in its wait.
         [
             comes(0),

@@ -1,12 +1,15 @@
-//! What a fuzzer calls, of `fuzz/`, and what the tests replay of what it has found: bytes that come from other processes.
+//! The targets of the fuzzer: bytes that come from other processes.
+//!
+//! These files are modules of the crate `gpucomm`, as they call what it keeps private. They are
+//! there only for the fuzzer (`cfg(fuzzing)`) and for the unit tests, which replay the corpora.
 
 use std::path::Path;
 
 use super::announced::Announced;
 use super::c10d::fuzz as torch;
-use super::directory::file;
+use super::directory::key_file;
 use super::fds::Header;
-use super::generation::{Comer, Now};
+use super::generation::{Arrival, Current};
 use super::store::MAX_KEY;
 use super::table::sum;
 use super::tcp::fuzz as tcp;
@@ -14,10 +17,9 @@ use super::view::Came;
 use super::vote;
 use super::wire::Reader;
 
-/// Something that a fuzzer calls.
 type Target = fn(&[u8]);
 
-/// All of them, by the names of their programs and of the folders of their corpora.
+/// All targets, by the names of their programs and of the folders of their corpora.
 pub const TARGETS: [(&str, Target); 6] = [
     ("greeting", greeting),
     ("request", request),
@@ -32,27 +34,27 @@ pub fn greeting(bytes: &[u8]) {
     tcp::greeting(bytes);
 }
 
-/// What is asked of a server, and what it answers.
+/// Requests to the server of the store over TCP, and its answers.
 pub fn request(bytes: &[u8]) {
     tcp::request(bytes);
 }
 
-/// A server, and a script of what its clients do.
+/// A server of the store over TCP, and a script of what its clients do.
 pub fn service(bytes: &[u8]) {
     tcp::service(bytes);
 }
 
-/// What is asked of a TCPStore of PyTorch, and what one answers.
+/// Queries to a TCPStore of PyTorch, and its answers.
 pub fn c10d(bytes: &[u8]) {
     torch::messages(bytes);
 }
 
-/// A TCPStore of ours, and a script of what its clients do.
+/// A server that speaks as a TCPStore, and a script of what its clients do.
 pub fn c10d_service(bytes: &[u8]) {
     torch::service(bytes);
 }
 
-/// What ranks leave for each other, whichever way it goes. The first byte says what it is taken for.
+/// Values that ranks send each other, by any transport. The first byte says which kind of value.
 pub fn values(bytes: &[u8]) {
     let Some((what, bytes)) = bytes.split_first() else { return };
     match what % 8 {
@@ -63,13 +65,13 @@ pub fn values(bytes: &[u8]) {
             }
         }
         1 => {
-            if let Some(now) = Now::decode(bytes) {
+            if let Some(now) = Current::decode(bytes) {
                 assert_eq!(now.encode(), bytes);
             }
         }
         2 => {
-            if let Some(comer) = Comer::decode(Reader(bytes)) {
-                assert_eq!(comer.encode(), bytes);
+            if let Some(arrival) = Arrival::decode(Reader(bytes)) {
+                assert_eq!(arrival.encode(), bytes);
             }
         }
         3 => {
@@ -83,7 +85,7 @@ pub fn values(bytes: &[u8]) {
             for matter in ["", "a matter"] {
                 assert_eq!(vote::count(1, matter, &came).missing, []);
             }
-            // A yes is one to one matter at most.
+            // A yes counts for one matter at most.
             let yes = ["", "a matter"].iter().filter(|matter| vote::count(1, matter, &came).unanimous()).count();
             assert!(yes <= 1);
         }
@@ -93,17 +95,17 @@ pub fn values(bytes: &[u8]) {
             }
         }
         6 => {
-            // What a key of a store may hold.
+            // The value of a key to which a rank adds.
             if let Ok(sum) = sum(Some(bytes), 0) {
                 assert_eq!(std::str::from_utf8(bytes).expect("a number").parse(), Ok(sum));
             }
         }
         _ => {
-            // A key, which is a path where a directory is the store.
+            // A key, which a store in a directory makes a path of.
             if let Ok(key) = std::str::from_utf8(bytes)
                 && (1..=MAX_KEY).contains(&key.len())
             {
-                let path = file(Path::new("/r"), key);
+                let path = key_file(Path::new("/r"), key);
                 assert!(path.starts_with("/r") && path.components().all(|part| part.as_os_str() != ".."), "{path:?}");
             }
         }
@@ -111,5 +113,5 @@ pub fn values(bytes: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "fuzz_tests.rs"]
-mod tests;
+#[path = "replay.rs"]
+mod replay;

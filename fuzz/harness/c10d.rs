@@ -1,4 +1,5 @@
-//! What a fuzzer calls of PyTorch's store. What is right of bytes that nobody has sent: no panic, and what is understood is what was said.
+//! The protocol of PyTorch's store under a fuzzer. Whatever bytes come, nothing panics, and what is
+//! decoded encodes to the same bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,15 +7,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::dialect::{Dialect, HELLO, Query};
-use super::scan::Scan;
-use super::sealed::open;
-use super::service::Service;
-use super::talk::Talk;
+use super::client::open;
+use super::codec::{Dialect, HELLO, Query, Scan};
+use super::link::Link;
+use super::server::Service;
 use crate::deadline::Deadline;
-use crate::exchange::net::serving::Serve;
+use crate::exchange::net::server::EventLoop;
 
-/// All that can be asked.
 const QUERIES: [Query; 17] = [
     Query::Set,
     Query::CompareSet,
@@ -35,34 +34,36 @@ const QUERIES: [Query; 17] = [
     Query::ListKeys,
 ];
 
-/// What stands between the parts of a query in a script.
+/// Separates the parts of a query in a script.
 const BETWEEN: u8 = b'|';
 
-/// Bytes as what a server is asked, or as what a client is answered. The first byte says in which protocol, and what was asked.
+/// Bytes as queries to a server, or as answers to a client. The first byte says in which version,
+/// and what the client has asked.
 pub(in crate::exchange) fn messages(bytes: &[u8]) {
     let Some((what, bytes)) = bytes.split_first() else { return };
-    let dialect = if what & 1 == 0 { Dialect::Today } else { Dialect::Old };
+    let dialect = if what & 1 == 0 { Dialect::Current } else { Dialect::Old };
     if what & 2 == 0 { queries(dialect, bytes) } else { answers(dialect, what >> 2, bytes) }
 }
 
-/// What comes byte after byte is what comes at once, and is what somebody has said who speaks this protocol.
+/// Queries that come byte by byte are the same as queries that come at once, and encode to the same
+/// bytes.
 fn queries(dialect: Dialect, mut bytes: &[u8]) {
-    let _ = Dialect::of(bytes);
+    let _ = Dialect::of_client(bytes);
     let mut scan = Scan::default();
     loop {
-        let at_once = Scan::default().go_on(dialect, bytes);
-        let slowly = (0..=bytes.len()).map(|end| scan.go_on(dialect, &bytes[..end]));
+        let at_once = Scan::default().scan(dialect, bytes);
+        let slowly = (0..=bytes.len()).map(|end| scan.scan(dialect, &bytes[..end]));
         let slowly = slowly.into_iter().find(|found| *found != Ok(None)).unwrap_or(Ok(None));
         assert_eq!(slowly, at_once);
         let Ok(Some(whole)) = at_once else { return };
         let (this, next) = bytes.split_at(whole.len);
-        assert_eq!(said(dialect, whole.query, &whole.parts(bytes)), this);
+        assert_eq!(encoded(dialect, whole.query, &whole.parts(bytes)), this);
         bytes = next;
     }
 }
 
-/// A query, as a client says it.
-fn said(dialect: Dialect, query: Query, parts: &[&[u8]]) -> Vec<u8> {
+/// A query, as a client encodes it.
+fn encoded(dialect: Dialect, query: Query, parts: &[&[u8]]) -> Vec<u8> {
     let text = |text: &&[u8]| [&(text.len() as u64).to_le_bytes(), *text].concat();
     let count = |count: usize| (count as u64).to_le_bytes().to_vec();
     let texts = parts.iter().map(text).collect::<Vec<_>>().concat();
@@ -76,21 +77,21 @@ fn said(dialect: Dialect, query: Query, parts: &[&[u8]]) -> Vec<u8> {
     [&[dialect.number(query)], &rest[..]].concat()
 }
 
-/// A client that hears these bytes, and then nothing more.
+/// A client that receives these bytes, and then the end of the connection.
 fn answers(dialect: Dialect, asked: u8, bytes: &[u8]) {
     let (stream, mut server) = UnixStream::pair().expect("a pair of sockets");
     server.set_nonblocking(true).expect("a socket");
-    // What goes into a socket at once.
+    // A socket takes some of them at once.
     let told = server.write(bytes).unwrap_or(0);
     server.shutdown(Shutdown::Write).expect("a socket");
     let bytes = &bytes[..told];
-    let mut talk = Talk { stream: TcpStream::from(OwnedFd::from(stream)), dialect };
+    let mut link = Link { stream: TcpStream::from(OwnedFd::from(stream)), dialect };
     let deadline = Deadline::after(Duration::from_secs(5));
     let keys = [b"a".to_vec(), b"a longer key".to_vec()];
     let text = |text: &[u8]| [&(text.len() as u64).to_le_bytes(), text].concat();
     match asked % 9 {
         0 => {
-            if let Ok(values) = talk.look(&keys, &deadline) {
+            if let Ok(values) = link.look(&keys, &deadline) {
                 assert_eq!(values.len(), keys.len());
                 for value in values.into_iter().flatten() {
                     let len = value.len();
@@ -99,22 +100,22 @@ fn answers(dialect: Dialect, asked: u8, bytes: &[u8]) {
             }
         }
         1 => {
-            let taken = talk.set(&keys[0], b"value", &deadline).is_ok();
+            let taken = link.set(&keys[0], b"value", &deadline).is_ok();
             assert!(!taken || bytes.len() >= 8);
         }
         2 => {
-            if let Ok(found) = talk.compare_and_set(&keys[0], b"old", b"new", &deadline) {
+            if let Ok(found) = link.compare_and_set(&keys[0], b"old", b"new", &deadline) {
                 assert!(bytes.starts_with(&text(&found)));
             }
         }
         3 => {
-            if let Ok(sum) = talk.add(&keys[0], -7, &deadline) {
+            if let Ok(sum) = link.add(&keys[0], -7, &deadline) {
                 assert!(bytes.starts_with(&sum.to_le_bytes()));
             }
         }
-        4 => assert!(talk.delete(&keys, &deadline).is_ok_and(|count| count <= keys.len()) || bytes.len() < 16),
+        4 => assert!(link.delete(&keys, &deadline).is_ok_and(|count| count <= keys.len()) || bytes.len() < 16),
         5 => {
-            if let Ok(keys) = talk.list(&deadline) {
+            if let Ok(keys) = link.list(&deadline) {
                 let count = (keys.len() as u64).to_le_bytes().to_vec();
                 let all = keys.iter().fold(count, |all, key| [all, text(key)].concat());
                 assert!(bytes.starts_with(&all));
@@ -122,16 +123,16 @@ fn answers(dialect: Dialect, asked: u8, bytes: &[u8]) {
         }
         6 => {
             let within = Duration::from_millis(1);
-            let _ = talk.wait(&keys, within, &deadline);
+            let _ = link.wait(&keys, within, &deadline);
         }
-        7 => drop(talk.greet(&deadline)),
-        // Nobody guesses the number that is to be answered.
-        _ => assert!(talk.find_out(&deadline).is_err()),
+        7 => drop(link.greet(&deadline)),
+        // Nobody guesses the bytes that a server has to return.
+        _ => assert!(link.find_out(&deadline).is_err()),
     }
 }
 
-/// Bytes as a script of what some clients of one server do, one after the other: a step is a byte that says who does what, the number
-/// of bytes that it does it with, and these.
+/// Bytes as a script of what some clients of one server do in turn. A step is a byte that says
+/// which client does what, a number of bytes, and these bytes.
 pub(in crate::exchange) fn service(script: &[u8]) {
     let mut stage = Stage::new();
     let mut rest = script;
@@ -141,31 +142,31 @@ pub(in crate::exchange) fn service(script: &[u8]) {
         let who = usize::from(what >> 4) % stage.clients.len();
         match what & 7 {
             0 => stage.write(who, bytes),
-            1 => stage.comes(who, Dialect::Today),
-            2 => stage.comes(who, Dialect::Old),
+            1 => stage.connect(who, Dialect::Current),
+            2 => stage.connect(who, Dialect::Old),
             3 => stage.clients[who] = None,
-            // It asks no more, and takes what it is still told.
+            // It sends no more, and reads what still comes.
             4 => _ = stage.client(who).0.shutdown(Shutdown::Write),
-            5 => stage.asks(who, bytes),
+            5 => stage.ask(who, bytes),
             // A long value, in two parts.
             6 => {
                 let value = vec![7; bytes.len() << 12];
-                let query = said(stage.client(who).1, Query::Set, &[b"long", &value]);
+                let query = encoded(stage.client(who).1, Query::Set, &[b"long", &value]);
                 stage.write(who, &query[..query.len() / 2]);
                 stage.turn();
                 stage.write(who, &query[query.len() / 2..]);
             }
-            _ => stage.listen(who),
+            _ => stage.read(who),
         }
         stage.turn();
     }
     stage.end();
 }
 
-/// A server without a thread, and those who come to it.
+/// A server without a thread, and its clients.
 struct Stage {
-    service: Service,
-    /// Closed, it asks the server to end, which nobody does here.
+    server: EventLoop<Service>,
+    /// Open, so that the server does not end.
     _control: UnixStream,
     clients: [Option<(UnixStream, Dialect)>; 4],
 }
@@ -174,26 +175,25 @@ impl Stage {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let (control, theirs) = UnixStream::pair().expect("a pair of sockets");
-        let service = Service::new(listener, theirs, 4).expect("a server");
-        Self { service, _control: control, clients: [const { None }; 4] }
+        let server = EventLoop::new(listener, theirs, Service::new(4)).expect("a server");
+        Self { server, _control: control, clients: [const { None }; 4] }
     }
 
-    /// The connection of a client and what it speaks, made where there is none.
+    /// The connection of a client and its version, made if there is none.
     fn client(&mut self, who: usize) -> &mut (UnixStream, Dialect) {
-        let service = &mut self.service;
+        let server = &mut self.server;
         self.clients[who].get_or_insert_with(|| {
             let (stream, theirs) = UnixStream::pair().expect("a pair of sockets");
             stream.set_nonblocking(true).expect("a socket");
-            theirs.set_nonblocking(true).expect("a socket");
-            service.admit(TcpStream::from(OwnedFd::from(theirs))).expect("room for it");
+            server.admit(TcpStream::from(OwnedFd::from(theirs))).expect("room for it");
             (stream, Dialect::Old)
         })
     }
 
-    fn comes(&mut self, who: usize, dialect: Dialect) {
+    fn connect(&mut self, who: usize, dialect: Dialect) {
         self.clients[who] = None;
         self.client(who).1 = dialect;
-        if dialect == Dialect::Today {
+        if dialect == Dialect::Current {
             self.write(who, &HELLO);
         }
     }
@@ -203,8 +203,8 @@ impl Stage {
         let _ = self.client(who).0.write(bytes);
     }
 
-    /// As it should be: the first byte says what, the rest are the parts of it.
-    fn asks(&mut self, who: usize, bytes: &[u8]) {
+    /// Sends a valid query. The first byte says which, and the rest are its parts.
+    fn ask(&mut self, who: usize, bytes: &[u8]) {
         let Some((query, rest)) = bytes.split_first() else { return };
         let query = QUERIES[usize::from(*query) % QUERIES.len()];
         let mut parts: Vec<Vec<u8>> = rest.split(|byte| *byte == BETWEEN).map(<[u8]>::to_vec).collect();
@@ -214,12 +214,12 @@ impl Stage {
             _ => {}
         }
         let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
-        let bytes = said(self.client(who).1, query, &parts);
+        let bytes = encoded(self.client(who).1, query, &parts);
         self.write(who, &bytes);
     }
 
-    /// Takes what is there to be read.
-    fn listen(&mut self, who: usize) {
+    /// Reads what has come.
+    fn read(&mut self, who: usize) {
         let mut bytes = Vec::new();
         match self.client(who).0.read_to_end(&mut bytes) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -227,32 +227,31 @@ impl Stage {
         }
     }
 
-    /// All that the server has to do now.
+    /// Has the server handle all events.
     fn turn(&mut self) {
-        let mut happened = Vec::new();
-        // What nobody takes is not told of again.
         for _ in 0..8 {
-            self.service.turn(&mut happened, Some(Duration::ZERO)).expect("events");
-            self.service.check();
-            if happened.is_empty() && !self.service.is_behind() {
+            let happened = self.server.turn(Some(Duration::ZERO)).expect("events");
+            self.server.check();
+            assert!(self.server.protocol.table.is_consistent());
+            if !happened {
                 break;
             }
         }
     }
 
-    /// All leave, and nothing of them stays.
+    /// All clients leave, and the server forgets them.
     fn end(mut self) {
         self.clients = [const { None }; 4];
         for _ in 0..1000 {
             self.turn();
-            if self.service.connections.is_empty() {
+            if self.server.connected() == 0 {
                 break;
             }
         }
-        assert!(self.service.connections.is_empty() && self.service.waits.held() == 0);
+        assert_eq!((self.server.connected(), self.server.held_by_waits()), (0, 0));
     }
 }
 
 #[cfg(test)]
-#[path = "fuzz_seeds.rs"]
+#[path = "c10d_seeds.rs"]
 pub(in crate::exchange) mod seeds;

@@ -1,22 +1,47 @@
-//! What all ranks of an exchange do together.
+//! Collectives: operations that all ranks of an exchange call in the same order.
 
 use std::time::Duration;
 
 use super::handle::Exchange;
-use super::kind;
 use super::store::{MAX_VALUE, check_rank};
 use super::view::GRACE;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// Broadcasts leave their values behind until all are known to have read them; so often all meet for that.
+/// A broadcast leaves its value in the store until all ranks are known to have read it. In each
+/// round whose number is a multiple of this, all ranks meet for that.
 const MEET: u64 = 64;
 
+/// The first byte of what a rank sets in a round. It says which operation the rank is in, so that
+/// ranks in different ones notice.
+pub(super) mod kind {
+    pub(in crate::exchange) const ALL_GATHER: u8 = 1;
+    pub(in crate::exchange) const BROADCAST: u8 = 2;
+    pub(in crate::exchange) const BARRIER: u8 = 3;
+    pub(in crate::exchange) const VOTE: u8 = 4;
+    pub(in crate::exchange) const SPLIT: u8 = 5;
+
+    /// Its name, for messages.
+    pub(in crate::exchange) fn name(kind: Option<&u8>) -> String {
+        match kind {
+            Some(&ALL_GATHER) => "all_gather".to_owned(),
+            Some(&BROADCAST) => "broadcast".to_owned(),
+            Some(&BARRIER) => "barrier".to_owned(),
+            Some(&VOTE) => "vote".to_owned(),
+            Some(&SPLIT) => "split".to_owned(),
+            Some(other) => format!("something unknown ({other})"),
+            None => "nothing".to_owned(),
+        }
+    }
+}
+
 impl Exchange {
-    /// Every rank gives bytes, of any length, and gets those of all, in the order of ranks.
+    /// Gathers bytes, of any length, from every rank, and returns those of all in the order of
+    /// ranks.
     ///
-    /// At the deadline [`Error::Timeout`] lists who has not come; a rank that is known to have ended is [`Error::Gone`] at once, and
-    /// one that does something else instead is [`Error::Disagreement`].
+    /// At the deadline, [`Error::Timeout`] lists the ranks that have not come. If a rank is known
+    /// to have ended, the others get [`Error::Gone`] at once. If a rank calls another operation
+    /// instead, they get [`Error::Disagreement`].
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -29,8 +54,9 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for [`MAX_VALUE`](super::MAX_VALUE) bytes or more. [`Error::Timeout`]; [`Error::Gone`];
-    /// [`Error::Disagreement`]; what the [store](Self#errors) says.
+    /// Returns [`Error::InvalidArgument`] for [`MAX_VALUE`](super::MAX_VALUE) bytes or more,
+    /// [`Error::Timeout`], [`Error::Gone`], [`Error::Disagreement`], and the errors of the
+    /// [store](Self#errors).
     pub fn all_gather(&self, value: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.gather_in(self.view.round(), "Exchange::all_gather", kind::ALL_GATHER, value, &self.deadline())
     }
@@ -44,8 +70,8 @@ impl Exchange {
     /// # fn main() -> gpucomm::Result<()> {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
     /// match exchange.within(Duration::from_secs(5)).barrier() {
-    ///     Err(Error::Timeout { .. }) => println!("somebody is late"),
-    ///     Err(Error::Gone { .. }) => println!("somebody will not come"),
+    ///     Err(Error::Timeout { .. }) => println!("a rank is late"),
+    ///     Err(Error::Gone { .. }) => println!("a rank has ended"),
     ///     done => done?,
     /// }
     /// # Ok(())
@@ -58,9 +84,10 @@ impl Exchange {
         self.gather_in(self.view.round(), "Exchange::barrier", kind::BARRIER, &[], &self.deadline()).map(drop)
     }
 
-    /// All ranks get the bytes of `root`. What the others give is not looked at.
+    /// Returns the bytes of `root` on all ranks. The values of the other ranks are ignored.
     ///
-    /// The root does not wait for the others, other than in each 64th round, where all meet so that old values can go.
+    /// The root does not wait for the others, except in each 64th round, where all ranks meet so
+    /// that old values can be removed.
     ///
     /// ```
     /// # use gpucomm::UniqueId;
@@ -75,15 +102,15 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather), of the root's bytes and of the root; [`Error::InvalidArgument`] for a root that there is
-    /// none.
+    /// As [`all_gather`](Self::all_gather), and [`Error::InvalidArgument`] if `root` is out of
+    /// range.
     pub fn broadcast(&self, root: usize, value: &[u8]) -> Result<Vec<u8>> {
         let operation = "Exchange::broadcast";
         check_rank(operation, root, self.size())?;
         let deadline = self.deadline();
         let mut round = self.view.round();
         if round.is_multiple_of(MEET) {
-            // Both rounds count, whatever comes: who gives up here is no round behind the others.
+            // Both rounds count even if this one fails, so that no rank falls behind the others.
             let meeting = std::mem::replace(&mut round, self.view.round());
             self.gather_in(meeting, operation, kind::BROADCAST, &[], &deadline)?;
         }
@@ -95,7 +122,7 @@ impl Exchange {
         let keys = [(root, self.round_key(round, root))];
         let values = self.payloads(round, operation, kind::BROADCAST, &what, &keys, &deadline);
         if let Err(Error::Disagreement { .. }) = &values {
-            // Whoever waits for this rank sees what it does instead.
+            // Ranks that wait for this one then see that it is in another operation.
             self.put(round, operation, kind::BROADCAST, &[], &deadline)?;
         }
         Ok(values?.swap_remove(0))
@@ -117,7 +144,7 @@ impl Exchange {
         Ok(values)
     }
 
-    /// Sets this rank's value of a round.
+    /// Sets this rank's value in a round.
     pub(super) fn put(
         &self,
         round: u64,
@@ -141,7 +168,8 @@ impl Exchange {
         format!("{}c/{round}/{rank}", self.view.path)
     }
 
-    /// What ranks gave under these keys, if all of them do what this rank does; `what` is that in words.
+    /// The values that ranks have set under these keys, if all of them are in the same operation,
+    /// which `what` describes.
     fn payloads(
         &self,
         round: u64,
@@ -163,7 +191,8 @@ impl Exchange {
         Ok(values.into_iter().map(|mut value| value.split_off(1)).collect())
     }
 
-    /// All have come to a round, and so are done with those before: what this rank has set for them goes.
+    /// All ranks have come to a round, so none still reads the values of earlier ones. Removes
+    /// those of this rank.
     pub(super) fn met(&self, round: u64) {
         let mut progress = self.view.progress();
         let (old, own) = progress.own.drain(..).partition(|(of, _)| *of < round);
@@ -171,7 +200,7 @@ impl Exchange {
         drop(progress);
         let old: Vec<(u64, String)> = old;
         for (_, key) in old {
-            // One that stays costs its bytes until the generation ends.
+            // A key that cannot be removed takes memory until the generation ends.
             let _ = self.view.store.delete(&key, GRACE.min(Duration::from_secs(1)));
         }
     }

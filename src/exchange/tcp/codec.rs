@@ -1,15 +1,19 @@
-//! What client and server say: frames of a length of four bytes and that many bytes.
+//! Requests and answers, as bytes.
 //!
-//! A connection begins with a [greeting](super::greeting). After that the client asks, one [`Request`] at a time, and the server
-//! answers each. Where both share a secret, a mark stands behind each frame, which its length counts.
+//! Each message is a frame: its length in four bytes, and that many bytes. A connection begins with
+//! a [greeting](super::greeting). After that the client sends one [`Request`] at a time, and the
+//! server answers each with a 0 and the result, or a 1 and a reason. If both share a secret, each
+//! frame ends with a message authentication code, which its length counts.
 
-use crate::exchange::store::{MAX_KEY, MAX_KEYS, MAX_VALUE};
+use std::sync::Arc;
+
+use crate::exchange::net::server::Piece;
+use crate::exchange::store::{MAX_KEY, MAX_KEYS, MAX_VALUE, Swap};
 use crate::exchange::wire::{Reader, Writer};
 
 /// The longest request.
 pub(super) const MAX_REQUEST: usize = 2 * MAX_VALUE + MAX_KEYS * (MAX_KEY + 4) + 64;
 
-/// What a client asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request<'a> {
     Set {
@@ -38,7 +42,7 @@ pub(super) enum Request<'a> {
     Ended {
         ids: Vec<u64>,
     },
-    /// The rank leaves in good order.
+    /// The rank leaves.
     Bye,
 }
 
@@ -63,7 +67,7 @@ impl<'a> Request<'a> {
         writer.0
     }
 
-    /// What is asked, or what is wrong with it.
+    /// The request, or what is wrong with it.
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, String> {
         let mut reader = Reader(bytes);
         let request = Self::read(&mut reader).filter(|_| reader.0.is_empty());
@@ -113,12 +117,90 @@ impl<'a> Request<'a> {
     }
 }
 
+/// The answer to a request that has been carried out: its result.
+pub(super) fn done(result: Writer) -> Vec<Piece> {
+    let mut bytes = vec![0];
+    bytes.extend(result.0);
+    vec![Piece::Own(bytes)]
+}
+
+/// The answer to a request that has not been carried out.
+pub(super) fn refused(reason: &str) -> Vec<Piece> {
+    vec![Piece::Own(Writer::default().u8(1).text(reason).0)]
+}
+
+pub(super) fn swap(swap: &Swap) -> Vec<Piece> {
+    done(match swap {
+        Swap::Done => Writer::default().u8(0),
+        Swap::Found(None) => Writer::default().u8(1),
+        Swap::Found(Some(value)) => Writer::default().u8(2).bytes(value),
+    })
+}
+
+pub(super) fn values(values: Vec<Option<Arc<[u8]>>>) -> Vec<Piece> {
+    let mut pieces = done(Writer::default().count(values.len()));
+    for value in values {
+        match value {
+            None => pieces.push(Piece::Own(vec![0])),
+            Some(value) => {
+                pieces.push(Piece::Own(Writer::default().u8(1).count(value.len()).0));
+                pieces.push(Piece::Value(value));
+            }
+        }
+    }
+    pieces
+}
+
+/// How ranks departed, or `None` for those that have not.
+pub(super) fn departures<'a>(departures: impl ExactSizeIterator<Item = Option<&'a str>>) -> Vec<Piece> {
+    let start = Writer::default().count(departures.len());
+    done(departures.fold(start, |writer, how| match how {
+        None => writer.u8(0),
+        Some(how) => writer.u8(1).text(how),
+    }))
+}
+
+/// The result in an answer, or the reason; `None` if it is no answer.
+pub(super) fn open(bytes: &[u8]) -> Option<Result<Reader<'_>, &str>> {
+    let mut reader = Reader(bytes);
+    match reader.u8()? {
+        0 => Some(Ok(reader)),
+        1 => reader.text().map(Err),
+        _ => None,
+    }
+}
+
+pub(super) fn read_swap(mut reader: Reader<'_>) -> Option<Swap> {
+    Some(match reader.u8()? {
+        0 => Swap::Done,
+        1 => Swap::Found(None),
+        2 => Swap::Found(Some(reader.bytes()?.to_vec())),
+        _ => return None,
+    })
+}
+
+pub(super) fn read_values(mut reader: Reader<'_>) -> Option<Vec<Option<Vec<u8>>>> {
+    reader.list(|reader| match reader.u8()? {
+        0 => Some(None),
+        1 => Some(Some(reader.bytes()?.to_vec())),
+        _ => None,
+    })
+}
+
+pub(super) fn read_departures(mut reader: Reader<'_>) -> Option<Vec<Option<String>>> {
+    reader.list(|reader| match reader.u8()? {
+        0 => Some(None),
+        1 => Some(Some(reader.text()?.to_owned())),
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_what_is_heard() {
+    fn requests_are_decoded_as_they_were_encoded() {
         let requests = [
             Request::Set { key: "k", value: b"" },
             Request::Get { keys: vec!["a", "ü"], ms: 9 },
@@ -145,7 +227,7 @@ mod tests {
         for seed in 0..20_000 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut bytes: Vec<u8> = (0..random.usize(..80)).map(|_| random.u8(..)).collect();
-            // Near what is right: a message with some bytes changed.
+            // A valid request with one byte changed.
             if seed % 2 == 0 {
                 bytes = Request::CompareAndSet { key: "key", expected: Some(b"old"), value: b"new" }.encode();
                 let at = random.usize(..bytes.len());

@@ -1,10 +1,10 @@
-//! Exchanges of some of the ranks.
+//! Exchanges of some of the ranks: subsets, splits, and the survivors of a failure.
 
 use std::sync::Arc;
 
+use super::collectives::kind;
 use super::digest::digest;
 use super::handle::Exchange;
-use super::kind;
 use super::store::{Swap, check_rank};
 use super::view::Came;
 use super::vote::{decide, unreadable};
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 impl Exchange {
     /// An exchange of the given ranks of this one, numbered anew in this order.
     ///
-    /// The members call it with the same list; who is not in it has nothing to do. Nobody waits.
+    /// All members call it with the same list. The other ranks need not call it. No rank waits.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -31,7 +31,8 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that there is none, one that is named twice, and a list without this rank.
+    /// Returns [`Error::InvalidArgument`] if a rank is out of range or named twice, or the list
+    /// lacks this rank.
     pub fn subset(&self, ranks: &[usize]) -> Result<Self> {
         let operation = "Exchange::subset";
         for (at, rank) in ranks.iter().enumerate() {
@@ -53,8 +54,8 @@ impl Exchange {
         Ok(self.with_view(Arc::new(view)))
     }
 
-    /// An exchange of all ranks of this one, under a name that all have, and that nothing else has here: ranks of which one has made more of
-    /// them than another still meet.
+    /// An exchange of all ranks of this one, with a name that is the same on all ranks and unique
+    /// here. Ranks meet in it even if they have made different numbers of others before.
     pub(crate) fn named(&self, name: &[u8]) -> Result<Self> {
         let all: Vec<_> = (0..self.size()).collect();
         let base = format!("{}k/{:032x}/", self.view.path, digest(name.iter().copied()));
@@ -63,8 +64,9 @@ impl Exchange {
         Ok(self.with_view(Arc::new(view.ok_or_else(missing)?)))
     }
 
-    /// Divides all ranks by colour, as `ncclCommSplit` and `MPI_Comm_split` do: those of one colour become an exchange, in the order of
-    /// their keys, and of their ranks where keys are equal. Without a colour a rank takes part in none.
+    /// Divides all ranks by colour, as `ncclCommSplit` and `MPI_Comm_split` do. The ranks of one
+    /// colour become an exchange, in the order of their keys, and of their ranks if keys are equal.
+    /// A rank without a colour gets none.
     ///
     /// All ranks must call it.
     ///
@@ -104,11 +106,12 @@ impl Exchange {
         Ok(self.view.child(base, &ranks).map(|view| self.with_view(Arc::new(view))))
     }
 
-    /// An exchange of those ranks that come here within the timeout, numbered anew: what is left after a failure.
+    /// An exchange of the ranks that call this within the timeout, numbered anew, after a failure.
     ///
-    /// It returns as soon as all others have come or are known to have ended. The first rank whose deadline passes decides, and all ranks
-    /// get the same members; who comes after that, and is therefore not among them, gets [`Error::Gone`] with its own rank. A second
-    /// call gives the same exchange.
+    /// It returns as soon as all other ranks have called it or are known to have ended. The first
+    /// rank whose deadline passes decides, and all ranks get the same members. A rank that comes
+    /// later is not among them, and gets [`Error::Gone`] with its own rank. A second call returns
+    /// the same exchange.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -128,8 +131,9 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Gone`] with the own rank, for who has come too late or has [withdrawn](Self::withdraw); what the [store](Self#errors) says. Who does not come
-    /// is no error.
+    /// Returns [`Error::Gone`] with this rank if it has come too late or has
+    /// [withdrawn](Self::withdraw), and the errors of the [store](Self#errors). A rank that does
+    /// not come is no error.
     pub fn survivors(&self) -> Result<Self> {
         let operation = "Exchange::survivors";
         if let Some(view) = self.view.survivors.get() {
@@ -160,8 +164,8 @@ impl Exchange {
         Ok(self.with_view(Arc::clone(self.view.survivors.get_or_init(|| Arc::new(view)))))
     }
 
-    /// Has no part in what comes after a failure: the [survivors](Self::survivors) do not wait for this rank. For one that lives, and cannot go
-    /// on: its device is lost, say.
+    /// Withdraws this rank: the [survivors](Self::survivors) of a failure do not wait for it. Call
+    /// it if this rank cannot go on, for example because its device is lost.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -171,7 +175,7 @@ impl Exchange {
     ///     let other = scope.spawn(|| Exchange::join(place.store(1)?)?.withdraw());
     ///     let left = Exchange::join(place.store(0)?)?.survivors()?;
     ///     other.join().expect("no panic")?;
-    ///     gpucomm::Result::Ok(left)
+    ///     Ok::<_, gpucomm::Error>(left)
     /// })?;
     /// assert_eq!(left.store_ranks(), [0]);
     /// # Ok(())
@@ -179,13 +183,13 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// What the [store](Self#errors) says.
+    /// Returns the errors of the [store](Self#errors).
     pub fn withdraw(&self) -> Result<()> {
         self.view.store.set(&format!("{}s/{}", self.view.path, self.rank()), b"withdrawn", self.deadline().remaining())
     }
 }
 
-/// A name for a list of ranks.
+/// A digest of a list of ranks, for names of keys.
 fn list_digest(ranks: &[usize]) -> u128 {
     digest(ranks.iter().flat_map(|rank| (*rank as u64).to_le_bytes()))
 }

@@ -1,22 +1,22 @@
-//! Who waits for which keys.
+//! Which clients wait for which keys.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::exchange::table::ENTRY;
 
-/// Clients by their number, and the keys that each still waits for.
+/// Clients, by their tokens, and the keys that each still waits for.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     clients: HashMap<u64, HashSet<Arc<[u8]>>>,
-    /// In the order in which they came.
+    /// The clients of each key, in the order in which they came.
     keys: HashMap<Arc<[u8]>, Vec<u64>>,
-    /// What all that takes, about.
+    /// The bytes that all keys take, roughly.
     bytes: usize,
 }
 
 impl Waits {
-    /// A client waits for these keys, and for no others any more.
+    /// The client waits for these keys, and for no others any more.
     pub(super) fn begin(&mut self, client: u64, keys: HashSet<Arc<[u8]>>) {
         self.end(client);
         for key in &keys {
@@ -26,7 +26,7 @@ impl Waits {
         self.clients.insert(client, keys);
     }
 
-    /// A client waits no more.
+    /// The client waits no more.
     pub(super) fn end(&mut self, client: u64) {
         for key in self.clients.remove(&client).unwrap_or_default() {
             self.bytes -= cost(&key);
@@ -39,19 +39,21 @@ impl Waits {
         }
     }
 
-    /// A key is there: those who have waited for nothing else.
-    pub(super) fn came(&mut self, key: &[u8]) -> Vec<u64> {
+    /// A key has been set: the clients that have waited for nothing else. Their waits are over.
+    pub(super) fn key_set(&mut self, key: &[u8]) -> Vec<u64> {
         let clients = self.keys.remove(key).unwrap_or_default();
         clients.into_iter().filter(|client| self.strike(*client, key)).collect()
     }
 
-    /// One client may have what is at a key: the first who has waited for nothing else.
-    pub(super) fn came_for_one(&mut self, key: &[u8]) -> Option<u64> {
+    /// A value has been put into the queue of a key: the first client that has waited for nothing
+    /// else. Its wait is over.
+    pub(super) fn key_pushed(&mut self, key: &[u8]) -> Option<u64> {
         let clients = self.keys.get_mut(key)?;
         let only = |client: &u64| self.clients.get(client).is_some_and(|keys| keys.len() == 1);
         let Some(at) = clients.iter().position(only) else {
-            // All who wait for it wait for more, and for this no longer: nobody tells them of it again.
-            self.came(key);
+            // All clients of this key wait for others as well. They wait for this one no longer, as
+            // PyTorch's server has it.
+            self.key_set(key);
             return None;
         };
         let client = clients.remove(at);
@@ -63,19 +65,23 @@ impl Waits {
         Some(client)
     }
 
-    /// Whether a client waits.
-    pub(super) fn is_held(&self, client: u64) -> bool {
+    pub(super) fn is_waiting(&self, client: u64) -> bool {
         self.clients.contains_key(&client)
     }
 
-    /// How many bytes all waits take, about.
-    pub(super) fn held(&self) -> usize {
+    /// All clients that wait.
+    pub(super) fn clients(&self) -> Vec<u64> {
+        self.clients.keys().copied().collect()
+    }
+
+    /// The bytes that all waits take, roughly.
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether those who wait are there, and the two sides say the same.
+    /// Whether the clients that wait are there, and both sides say the same.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn adds_up(&self, is_there: impl Fn(&u64) -> bool) -> bool {
+    pub(super) fn is_consistent(&self, is_there: impl Fn(&u64) -> bool) -> bool {
         let one_side = |(client, keys): (&u64, &HashSet<Arc<[u8]>>)| {
             is_there(client) && !keys.is_empty() && keys.iter().all(|key| self.keys[key].contains(client))
         };
@@ -85,7 +91,7 @@ impl Waits {
         self.clients.iter().all(one_side) && self.keys.iter().all(waited) && self.bytes == bytes
     }
 
-    /// Whether nothing is left that the client waits for.
+    /// The client waits for this key no longer. Returns whether its wait is over.
     fn strike(&mut self, client: u64, key: &[u8]) -> bool {
         let Some(keys) = self.clients.get_mut(&client) else { return false };
         if keys.remove(key) {
@@ -99,7 +105,7 @@ impl Waits {
     }
 }
 
-/// What a key takes that one client waits for.
+/// The bytes that one client's wait for a key takes.
 fn cost(key: &[u8]) -> usize {
     ENTRY + key.len()
 }
@@ -109,27 +115,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_told_once() {
+    fn each_client_is_woken_once() {
         let keys = |names: &[&str]| names.iter().map(|name| Arc::from(name.as_bytes())).collect();
         let mut waits = Waits::default();
         waits.begin(1, keys(&["a", "b"]));
         waits.begin(2, keys(&["a"]));
         waits.begin(3, keys(&["a"]));
-        assert_eq!(waits.came_for_one(b"a"), Some(2));
-        assert_eq!(waits.came(b"a"), [3]);
-        assert_eq!(waits.came(b"a"), [0_u64; 0]);
-        assert_eq!(waits.came(b"b"), [1]);
+        assert_eq!(waits.key_pushed(b"a"), Some(2));
+        assert_eq!(waits.key_set(b"a"), [3]);
+        assert_eq!(waits.key_set(b"a"), [0_u64; 0]);
+        assert_eq!(waits.key_set(b"b"), [1]);
         waits.begin(4, keys(&["c"]));
         waits.begin(4, keys(&["d"]));
-        assert_eq!(waits.came(b"c"), [0_u64; 0]);
+        assert_eq!(waits.key_set(b"c"), [0_u64; 0]);
         waits.end(4);
-        assert_eq!(waits.came_for_one(b"d"), None);
+        assert_eq!(waits.key_pushed(b"d"), None);
         assert!(waits.clients.is_empty() && waits.keys.is_empty() && waits.bytes == 0);
-        // A queue that has something, and then a key.
+        // A queue gets a value, and then the key is set.
         waits.begin(5, keys(&["queue", "key"]));
-        assert!(waits.is_held(5) && waits.held() > 8);
-        assert_eq!(waits.came_for_one(b"queue"), None);
-        assert_eq!(waits.came(b"key"), [5]);
-        assert!(!waits.is_held(5) && waits.held() == 0 && waits.keys.is_empty());
+        assert!(waits.is_waiting(5) && waits.bytes() > 8);
+        assert_eq!(waits.key_pushed(b"queue"), None);
+        assert_eq!(waits.key_set(b"key"), [5]);
+        assert!(!waits.is_waiting(5) && waits.bytes() == 0 && waits.keys.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What a fuzzer begins with: valid messages.
+//! Valid messages of PyTorch's store, with which a fuzzer begins.
 
 use super::*;
 
@@ -45,10 +45,10 @@ fn parts(query: Query, parts: &'static [u8]) -> Vec<&'static [u8]> {
 /// Each query, all of them one after the other, in both protocols; and what is answered.
 pub(in crate::exchange) fn messages() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    for (what, dialect) in [(0, Dialect::Today), (1, Dialect::Old)] {
+    for (what, dialect) in [(0, Dialect::Current), (1, Dialect::Old)] {
         let there = asked().into_iter().filter(|(query, _)| dialect.number(*query) != u8::MAX);
-        let each: Vec<Vec<u8>> = there.map(|(query, text)| said(dialect, query, &parts(query, text))).collect();
-        if dialect == Dialect::Today {
+        let each: Vec<Vec<u8>> = there.map(|(query, text)| encoded(dialect, query, &parts(query, text))).collect();
+        if dialect == Dialect::Current {
             all.extend(each.iter().map(|query| [&[what], &query[..]].concat()));
         }
         all.push([&[what], &each.concat()[..]].concat());
@@ -139,7 +139,8 @@ pub(in crate::exchange) fn scripts() -> Vec<Vec<u8>> {
             step(1, 3, &[]),
         ]
         .concat(),
-        // Of a queue one who waits is told, and who waits for more than that is told of nothing else.
+        // Of a queue one who waits is told, and who waits for more than that is told of nothing
+        // else.
         [
             new(0),
             new(1),
