@@ -1,7 +1,7 @@
 //! One dump, as it was read.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ impl Entry {
 }
 
 impl Dump {
-    pub fn read(path: &PathBuf) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Self> {
         let failed = |what: String| Failure::run(format!("{}: {what}", path.display()));
         let value = file::read_json(path)?;
         let schema = value["schema"].as_str().unwrap_or_default();
