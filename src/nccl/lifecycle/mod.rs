@@ -6,7 +6,7 @@
 //! | learn that a rank has failed | [`health`] (every wait), [`watchdog`] (calls that stay inside NCCL), [`peer_listener`] (other processes) |
 //! | end it, and all that end with it | [`abort`], which uses [`interrupt`], [`quiesce`] and [`release`] |
 //! | stop it, and make others of it | [`revoke`] |
-//! | end it in order | [`close`], [`drop`] |
+//! | end it in order | [`close`], [`drop`](mod@drop) |
 //! | hand it over from or to another library | [`handover`] |
 //! | free its memory | [`reclaim`] |
 //! | find out which failure came first | [`root_cause`], [`scope`] |
