@@ -147,9 +147,10 @@ plain! {
 /// Declares C functions. The first line names their table, and says how their types are checked: `abi`, against the functions
 /// of `gpucomm_abi`, or `looked_up`, against the type that stands behind each function.
 ///
-/// Where this is used, `Class` lists the classes, `Error` is what a body fails with, `Status` is what a function returns that
-/// says nothing else, and `frame` runs its body. A function with a result of its own goes through `frame_of`, and is an `Answer`. A function of
-/// the class `Bare` has neither frame nor checks, and its body is that of the C function.
+/// The file that uses this names four things: `Class` lists the classes, `Error` is what a body fails with, `Status` is the type
+/// that functions return if their declaration names none, and `frame` runs their bodies. If a declaration names a type (`-> Pes`),
+/// that is an `Answer`, and `frame_of` runs the body. A function of the class `Bare` has neither frame nor checks, and its body is
+/// that of the C function.
 ///
 /// `(version)` behind a class says which version introduced a function; `as` gives the name that reports use; `|function|` in
 /// front of the body makes the [`Function`] known there.

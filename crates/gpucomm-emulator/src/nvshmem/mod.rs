@@ -3,8 +3,8 @@
 //! - PEs meet in a control [`segment`](super::meet::segment), to which the unique id leads: see [`state::boot`]. Their heaps are
 //!   objects of shared memory, which all of them map: [`state::heap`].
 //! - PEs that a launcher has started find that segment by the name of their job: [`launch`].
-//! - The members of a team meet in [`state::circle`]s, for everything that they do together.
-//! - Puts may come late, as over a network, so that a quiet that is missing shows: [`state::late`].
+//! - The members of a team meet in [`Group`](state::team::Group)s, for everything that they do together.
+//! - Puts may come late, as over a network, so that a quiet that is missing shows: [`state::internal`].
 //! - Whatever the library answers by the end of the process, by a wait for ever, or not at all is a violation: `report`.
 
 pub(crate) mod basics;

@@ -95,7 +95,7 @@ impl Collective {
 
     /// Meets the others, and does this PE's part.
     fn perform(&self, pe: &Pe, team: &Team, buffers: &Buffers, cancelled: Option<&dyn Fn() -> bool>) -> Outcome {
-        let (circle, bytes) = (&team.circle, buffers.bytes);
+        let (group, bytes) = (&team.group, buffers.bytes);
         let at = |place: &Option<Place>| place.as_ref().map_or(0, |place| place.offset);
         let (dest, source) = (at(&buffers.dest), at(&buffers.source));
         let operation = self.reduction.map_or(0, Reduction::code);
@@ -103,7 +103,7 @@ impl Collective {
         let activity = Activity { kind: self.kind, team: 0, number: 0, bytes: bytes as u64 };
         // SAFETY: this member keeps its part, and those of the others lie alike, whether they have come or not.
         let pulled = (bytes > 0 && self.pulls(pe, team)).then(|| unsafe { self.pull(pe, team, source, bytes) });
-        let turn = circle.meet(&pe.boot, activity, &words, cancelled)?;
+        let turn = group.meet(&pe.boot, activity, &words, cancelled)?;
         let all = [(1, "number of bytes"), (2, "root"), (3, "operation and type"), (4, "target"), (5, "source")];
         all.into_iter().try_for_each(|(at, what)| turn.same(at, what))?;
         if let Some(pulled) = pulled {
@@ -121,10 +121,10 @@ impl Collective {
     /// # Safety
     /// All members have memory for the source.
     unsafe fn pull(&self, pe: &Pe, team: &Team, source: u64, bytes: usize) -> Vec<u8> {
-        let circle = &team.circle;
-        let share = if self.kind == Kind::ReduceScatter { circle.me * bytes } else { 0 };
+        let group = &team.group;
+        let share = if self.kind == Kind::ReduceScatter { group.me * bytes } else { 0 };
         let sources: Vec<_> =
-            circle.members.iter().map(|&member| pe.heap.at(member, source + share as u64).cast_const()).collect();
+            group.members.iter().map(|&member| pe.heap.at(member, source + share as u64).cast_const()).collect();
         let mut pulled = vec![0; bytes];
         if let Some(reduction) = self.reduction {
             // SAFETY: the caller vouches for the sources; there are so many elements in all.
@@ -136,9 +136,9 @@ impl Collective {
     /// # Safety
     /// The memory at these offsets is kept on all members, until all have done their part.
     unsafe fn share(&self, pe: &Pe, team: &Team, (dest, source): (u64, u64), bytes: usize) {
-        let (circle, size) = (&team.circle, bytes as u64);
-        let at = |member: usize, offset: u64| pe.heap.at(circle.members[member], offset);
-        let (me, count) = (circle.me, circle.members.len());
+        let (group, size) = (&team.group, bytes as u64);
+        let at = |member: usize, offset: u64| pe.heap.at(group.members[member], offset);
+        let (me, count) = (group.me, group.members.len());
         let mine = |share: usize| at(me, dest + share as u64 * size);
         match self.kind {
             Kind::Reduce => {
@@ -419,7 +419,7 @@ impl Collective {
 
     /// Whether switches read the sources of all members, whoever has come.
     pub(super) fn pulls(&self, pe: &Pe, team: &Team) -> bool {
-        let Some(reduction) = self.reduction.filter(|_| pe.switches(&team.circle.members)) else { return false };
+        let Some(reduction) = self.reduction.filter(|_| pe.switches(&team.group.members)) else { return false };
         match self.kind {
             Kind::Reduce => reduction.operator == Operator::Sum && (reduction.is_half() || reduction.of == Type::Float),
             Kind::ReduceScatter => match reduction.scatter(self.element) {
@@ -433,7 +433,7 @@ impl Collective {
 
     /// Fails where the library does it, and does not do it rightly.
     pub(super) fn check(&self, pe: &Pe, team: &Team, bytes: usize) -> Outcome {
-        let switches = pe.switches(&team.circle.members);
+        let switches = pe.switches(&team.group.members);
         match (self.kind, self.reduction) {
             (Kind::ReduceScatter, Some(reduction)) if team.size() > 1 => {
                 self.check_scatter(reduction, switches, team.size(), bytes)
@@ -500,6 +500,6 @@ impl Collective {
             _ => false,
         };
         let on = settings().nvshmem >= 3_05_00 && !variable_is_set("NVSHMEM_DISABLE_CE_COLLECTIVES", true);
-        here && on && pe.switches(&team.circle.members)
+        here && on && pe.switches(&team.group.members)
     }
 }

@@ -170,9 +170,9 @@ pub(crate) fn finalize() -> Outcome {
         pe.quiesce();
         let activity = Activity { kind: Kind::Finalize, team: 0, number: 0, bytes: 0 };
         let world = pe.teams.get(NVSHMEM_TEAM_WORLD)?;
-        world.circle.meet(&boot, activity, &[], None)?.end()?;
+        world.group.meet(&boot, activity, &[], None)?.end()?;
         pe.device.synchronize();
-        world.circle.meet(&boot, activity, &[], None)?.end()
+        world.group.meet(&boot, activity, &[], None)?.end()
     });
     boot.leave();
     life::with(|life| {

@@ -36,7 +36,7 @@ pub(crate) fn allocate(kind: Kind, bytes: usize, align: usize) -> Outcome<*mut c
     pe.quiesce();
     let world = pe.teams.get(NVSHMEM_TEAM_WORLD)?;
     let activity = Activity { kind, team: 0, number: 0, bytes: bytes as u64 };
-    let turn = world.circle.meet(&pe.boot, activity, &[bytes as u64, taken.unwrap_or(NONE)], None)?;
+    let turn = world.group.meet(&pe.boot, activity, &[bytes as u64, taken.unwrap_or(NONE)], None)?;
     turn.same(1, "number of bytes")?;
     let places = turn.shown.iter().map(|words| words[2]);
     let mut offsets = places.filter(|&offset| offset != NONE);
@@ -77,7 +77,7 @@ pub(crate) fn free(ptr: *mut c_void) -> Outcome {
     pe.quiesce();
     let world = pe.teams.get(NVSHMEM_TEAM_WORLD)?;
     let activity = Activity { kind: Kind::Free, team: 0, number: 0, bytes: 0 };
-    let turn = world.circle.meet(&pe.boot, activity, &[offset], None)?;
+    let turn = world.group.meet(&pe.boot, activity, &[offset], None)?;
     turn.same(1, "place in the heap")?;
     let uses = pe.heap.give(offset);
     if uses.is_some_and(|uses| uses > 0) {
@@ -152,7 +152,7 @@ pub(crate) fn register_symmetric(address: *mut c_void, bytes: usize, flags: c_in
     let world = pe.teams.get(NVSHMEM_TEAM_WORLD)?;
     let activity = Activity { kind: Kind::Register, team: 0, number: 0, bytes: bytes as u64 };
     let words = [bytes as u64, is_well, place[0], place[1], place[2], place[3]];
-    let turn = world.circle.meet(&pe.boot, activity, &words, None)?;
+    let turn = world.group.meet(&pe.boot, activity, &words, None)?;
     turn.same(1, "number of bytes")?;
     turn.same(2, "memory: some (1) can be registered, other (0) not; it")?;
     let places: Vec<Location> =
@@ -175,7 +175,7 @@ pub(crate) fn unregister_symmetric(address: *mut c_void, bytes: usize) -> Outcom
     let world = pe.teams.get(NVSHMEM_TEAM_WORLD)?;
     let activity = Activity { kind: Kind::Unregister, team: 0, number: 0, bytes: bytes as u64 };
     let place = pe.heap.find(address.addr()).map_or(u64::MAX, |(_, offset)| offset);
-    let turn = world.circle.meet(&pe.boot, activity, &[place], None)?;
+    let turn = world.group.meet(&pe.boot, activity, &[place], None)?;
     turn.same(1, "region")?;
     let gone = pe.heap.regions.remove(pe.me(), address, bytes as u64);
     turn.end()?;

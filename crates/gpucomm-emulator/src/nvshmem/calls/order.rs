@@ -21,7 +21,7 @@ pub(crate) fn meet(pe: &Pe, team: &Team, kind: Kind, cancelled: Option<&dyn Fn()
         (_, Some(_)) => pe.quiet(),
     }
     let activity = Activity { kind, team: 0, number: 0, bytes: 0 };
-    team.circle.meet(&pe.boot, activity, &[], cancelled)?.end()
+    team.group.meet(&pe.boot, activity, &[], cancelled)?.end()
 }
 
 /// A barrier or sync of a team.

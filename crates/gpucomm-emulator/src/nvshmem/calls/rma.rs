@@ -375,7 +375,7 @@ pub(crate) fn create_queue_pairs(count: c_int) -> Outcome<*mut nvshmemx_qp_handl
     pe.quiesce();
     let world = pe.teams.get(NVSHMEM_TEAM_WORLD)?;
     let activity = Activity { kind: Kind::QueuePairs, team: 0, number: 0, bytes: 0 };
-    world.circle.meet(&pe.boot, activity, &[count as u64], None)?.end()?;
+    world.group.meet(&pe.boot, activity, &[count as u64], None)?.end()?;
     // SAFETY: a size that is not zero.
     let array = unsafe { libc::calloc(wanted, size_of::<nvshmemx_qp_handle_t>()) }.cast::<nvshmemx_qp_handle_t>();
     if array.is_null() {

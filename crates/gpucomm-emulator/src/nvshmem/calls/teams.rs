@@ -13,7 +13,7 @@ use crate::nvshmem::state::boot::Activity;
 use crate::nvshmem::state::boot::own_part;
 use crate::nvshmem::state::life;
 use crate::nvshmem::state::pe::{Pe, config as initial};
-use crate::nvshmem::state::team::Circle;
+use crate::nvshmem::state::team::Group;
 use crate::nvshmem::state::team::{PREDEFINED, Team, lowest};
 use crate::sys::*;
 
@@ -23,14 +23,14 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish() | 1
 }
 
-/// Part of it that tells circles apart.
+/// Part of it that tells groups apart.
 fn tag(number: u64) -> u32 {
     (number >> 32) as u32 | 0x100
 }
 
 /// `nvshmem_team_my_pe`: of no team, -1.
 pub(crate) fn my_pe(team: i32) -> Outcome<i32> {
-    if team == NVSHMEM_TEAM_INVALID { Ok(-1) } else { Ok(life::pe()?.teams.get(team)?.circle.me as i32) }
+    if team == NVSHMEM_TEAM_INVALID { Ok(-1) } else { Ok(life::pe()?.teams.get(team)?.group.me as i32) }
 }
 
 /// `nvshmem_team_n_pes`: of no team, -1.
@@ -50,14 +50,14 @@ pub(crate) fn translate(from: i32, pe: i32, to: i32) -> Outcome<i32> {
     }
     let this = life::pe()?;
     let (from, to) = (this.teams.get(from)?, this.teams.get(to)?);
-    let found = usize::try_from(pe).ok().and_then(|pe| from.circle.members.get(pe)).ok_or_else(|| {
+    let found = usize::try_from(pe).ok().and_then(|pe| from.group.members.get(pe)).ok_or_else(|| {
         wrong(format!(
             "PE {pe} of team {}, which has {}: NVSHMEM reads beyond the end of a table",
             from.number(),
             from.size()
         ))
     })?;
-    Ok(to.circle.members.iter().position(|other| other == found).map_or(-1, |at| at as i32))
+    Ok(to.group.members.iter().position(|other| other == found).map_or(-1, |at| at as i32))
 }
 
 /// What a config asks for, or the team that it is split off where there is none.
@@ -96,7 +96,7 @@ fn split_off(
     let words = [start, stride, size].map(|word| u64::from(word.cast_unsigned()));
     let words = [words[0], words[1], words[2], free[0], free[1], random()];
     let activity = Activity { kind: Kind::Split, team: 0, number: 0, bytes: 0 };
-    let turn = parent.circle.meet(&pe.boot, activity, &words, None)?;
+    let turn = parent.group.meet(&pe.boot, activity, &words, None)?;
     for (at, what) in [(1, "start"), (2, "stride"), (3, "size")] {
         turn.same(at, what)?;
     }
@@ -110,11 +110,11 @@ fn split_off(
     let tag = tag(turn.shown[chosen[0]][6]);
     turn.end()?;
     let Some(slot) = slot else { return Err(exhausted()) };
-    let Some(mine) = chosen.iter().position(|&at| at == parent.circle.me) else { return Ok(NVSHMEM_TEAM_INVALID) };
-    let members: Vec<usize> = chosen.iter().map(|&at| parent.circle.members[at]).collect();
+    let Some(mine) = chosen.iter().position(|&at| at == parent.group.me) else { return Ok(NVSHMEM_TEAM_INVALID) };
+    let members: Vec<usize> = chosen.iter().map(|&at| parent.group.members[at]).collect();
     multiply(pe, slot, &members)?;
-    let circle = Circle::new(slot, tag, mine, members);
-    pe.teams.put(Team { circle, config: config_of(config, parent) });
+    let group = Group::new(slot, tag, mine, members);
+    pe.teams.put(Team { group, config: config_of(config, parent) });
     Ok(slot as i32)
 }
 
@@ -258,8 +258,8 @@ pub(crate) fn init(config: &nvshmem_team_config_t, size: i32, index: i32) -> Out
     };
     let Some(slot) = slot else { return Err(exhausted()) };
     multiply(&pe, slot, &members)?;
-    let circle = Circle::new(slot, tag(id.rotate_left(32)), index as usize, members);
-    let team = pe.teams.put(Team { circle, config: *config });
+    let group = Group::new(slot, tag(id.rotate_left(32)), index as usize, members);
+    let team = pe.teams.put(Team { group, config: *config });
     super::order::meet(&pe, &team, Kind::Sync, None)?;
     Ok(slot as i32)
 }

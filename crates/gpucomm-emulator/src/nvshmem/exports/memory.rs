@@ -43,7 +43,7 @@ exports! { MEMORY: abi;
     Any fn nvshmemx_mc_ptr(team: nvshmem_team_t, ptr: *const c_void) -> *mut c_void {
         let pe = life::pe()?;
         let team = pe.teams.get(team)?;
-        let switches = pe.switches(&team.circle.members);
+        let switches = pe.switches(&team.group.members);
         Ok(if switches { memory::peer(&pe, ptr, pe.me()) } else { null_mut() })
     }
 

@@ -16,7 +16,7 @@ use crate::nvshmem::basics::{Outcome, refused, wrong};
 use crate::nvshmem::state::boot::Activity;
 use crate::nvshmem::state::boot::own_part;
 use crate::nvshmem::state::internal::Late;
-use crate::nvshmem::state::team::Circle;
+use crate::nvshmem::state::team::Group;
 use crate::settings::settings;
 use crate::sys::*;
 
@@ -64,7 +64,7 @@ impl Pe {
         let least = if settings().nvls { 64 } else { 0 };
         let most = if settings().nvshmem >= 3_05_00 { 128 } else { 32 };
         let most = variable("NVSHMEM_MAX_TEAMS").unwrap_or(most).max(least);
-        let first = Circle::new(0, 1, boot.me, (0..boot.size).collect());
+        let first = Group::new(0, 1, boot.me, (0..boot.size).collect());
         let turn = first.meet(boot, begin, &[], None)?;
         let others: Vec<_> = (0..boot.size).map(|pe| own_part(&boot.segment, pe)).collect();
         let places: Vec<Location> = others
@@ -107,11 +107,11 @@ impl Pe {
         for (slot, members) in all.into_iter().enumerate() {
             let mine = members.iter().position(|&pe| pe == me).unwrap_or(0);
             // The start has used the place of the world, with another tag.
-            let circle = Circle::new(slot, 2, mine, members);
-            if slot < 4 && self.switches(&circle.members) {
+            let group = Group::new(slot, 2, mine, members);
+            if slot < 4 && self.switches(&group.members) {
                 self.teams.multiply(slot);
             }
-            self.teams.put(Team { circle, config: config() });
+            self.teams.put(Team { group, config: config() });
         }
         // Those that have a device for themselves.
         if self.switches(&(0..size).collect::<Vec<_>>()) {

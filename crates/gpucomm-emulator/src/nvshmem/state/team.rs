@@ -26,17 +26,17 @@ const INTERNAL: [usize; 2] = [4, 5];
 /// A team.
 #[derive(Debug)]
 pub(crate) struct Team {
-    pub(crate) circle: Circle,
+    pub(crate) group: Group,
     pub(crate) config: nvshmem_team_config_t,
 }
 
 impl Team {
     pub(crate) fn size(&self) -> usize {
-        self.circle.members.len()
+        self.group.members.len()
     }
 
     pub(crate) fn number(&self) -> usize {
-        self.circle.slot
+        self.group.slot
     }
 }
 
@@ -116,13 +116,10 @@ pub(crate) fn lowest(bits: impl IntoIterator<Item = [u64; 2]>) -> Option<usize> 
     at(0).or_else(|| at(1))
 }
 
-// Circles: the members of a team meet, as often as they do something together.
-//
-// Each does so on the board of the team, which a later team of the same number uses again.
-
-/// Who meets, and where.
+/// The members of a team. They meet each time they do something together, on the board of the team, which a later team of the same
+/// number uses again.
 #[derive(Debug)]
-pub(crate) struct Circle {
+pub(crate) struct Group {
     /// The number of the team.
     pub(crate) slot: usize,
     /// Tells it from earlier teams of that number.
@@ -163,7 +160,7 @@ pub(crate) type Shown = [u64; WORDS];
 
 /// A meeting, as long as its members are at it.
 pub(crate) struct Turn<'a> {
-    circle: &'a Circle,
+    group: &'a Group,
     boot: &'a Boot,
     activity: Activity,
     meeting: Meeting<Slots<'a>>,
@@ -173,7 +170,7 @@ pub(crate) struct Turn<'a> {
     _met: MutexGuard<'a, u32>,
 }
 
-impl Circle {
+impl Group {
     pub(crate) fn new(slot: usize, tag: u32, me: usize, members: Vec<usize>) -> Self {
         Self { slot, tag, me, members, met: Mutex::new(0) }
     }
@@ -238,7 +235,7 @@ impl Circle {
         meeting.show(std::iter::once(activity.kind as u64).chain(words.iter().copied()).chain(unused));
         self.wait(boot, &meeting, Step::Shows, activity, cancelled)?;
         let shown = self.members.iter().map(|&pe| meeting.shown(pe)).collect();
-        let turn = Turn { circle: self, boot, activity, meeting, cancelled, shown, _met: met };
+        let turn = Turn { group: self, boot, activity, meeting, cancelled, shown, _met: met };
         turn.agree()?;
         Ok(turn)
     }
@@ -255,16 +252,16 @@ impl Turn<'_> {
                 "PE {} calls {}, and PE {} {theirs}, as call #{} of team {}: expected the same on all",
                 self.boot.me,
                 mine.name(),
-                self.circle.members[other],
+                self.group.members[other],
                 self.activity.number,
-                self.circle.slot
+                self.group.slot
             )))
         })
     }
 
     /// Whether all show the same as word number `at`, which is the `what` of the call.
     pub(crate) fn same(&self, at: usize, what: &str) -> Result<(), Failed> {
-        let mine = self.shown[self.circle.me][at];
+        let mine = self.shown[self.group.me][at];
         let other = self.shown.iter().position(|words| words[at] != mine);
         other.map_or(Ok(()), |other| {
             Err(wrong(format!(
@@ -272,7 +269,7 @@ impl Turn<'_> {
                 self.activity.kind.name(),
                 self.boot.me,
                 self.shown[other][at],
-                self.circle.members[other]
+                self.group.members[other]
             )))
         })
     }
@@ -280,7 +277,7 @@ impl Turn<'_> {
     /// Waits until all members have done what they met for.
     pub(crate) fn end(self) -> Result<(), Failed> {
         self.meeting.come(Step::HasRead);
-        self.circle.wait(self.boot, &self.meeting, Step::HasRead, self.activity, self.cancelled)
+        self.group.wait(self.boot, &self.meeting, Step::HasRead, self.activity, self.cancelled)
     }
 }
 
