@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::site::Site;
+#[cfg(nccl_ge_2_27)]
 use crate::nccl::enqueue::point;
 use crate::nccl::enqueue::submit;
 use crate::nccl::life::reaper;
