@@ -11,6 +11,7 @@ use super::life::under_way::UnderWay;
 use super::setup::config::Config;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
+use super::state::helper::Helper;
 use super::state::inner::{Family, Inner};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
@@ -100,22 +101,23 @@ impl Invitation {
         device: Device,
         options: Option<&InitOptions>,
     ) -> Result<Arc<Inner>> {
-        self.begin(operation, device, options)?.wait()?.into_iter().next().ok_or_else(|| init::nothing(operation))
+        self.begin(operation, device, options, None)?.wait()?.into_iter().next().ok_or_else(|| init::nothing(operation))
     }
 
-    /// The same, which goes on by itself.
+    /// The same, which goes on by itself, on the thread `helper` if there is one already.
     pub(super) fn begin(
         self,
         operation: &'static str,
         device: Device,
         options: Option<&InitOptions>,
+        helper: Option<Helper>,
     ) -> Result<UnderWay> {
         let Self { id, key, size, rank, local } = self;
         let (family, options) = match local {
             Some(Local { family, config, timeout }) => (Some(family), InitOptions { config, timeout, checked: false }),
             None => (None, options.cloned().unwrap_or_default()),
         };
-        init::newcomer(operation, device, (id, key), (size, rank), family, &options)
+        init::newcomer(operation, device, (id, key), (size, rank), family, &options, helper)
     }
 
     /// The bytes, for another process, which makes an invitation of them again: [`Invitation::from_bytes`].

@@ -178,7 +178,7 @@ impl Communicator {
         options: &InitOptions,
     ) -> Result<PendingCommunicator> {
         environment::cannot_check(OPERATION)?;
-        let start = init::begin_rank(OPERATION, device, size, id, rank, options)?;
+        let start = init::begin_rank(OPERATION, device, size, id, rank, options, None)?;
         let progress = Arc::new(Progress(Mutex::new(Stage::GoesOn(Box::new(start)))));
         let done = Done::of(Ok(Asked(Arc::clone(&progress))));
         Ok(PendingCommunicator { progress, done })

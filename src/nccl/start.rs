@@ -194,7 +194,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// As [`Communicator::init_rank_with`]; [`Error::Disagreement`] where the ranks do not start with the same; [`Error::InvalidUsage`] on all ranks where
+    /// As [`Communicator::init_rank_with`]; [`Error::Gone`] soon after the exchange knows that a rank has ended before it had started;
+    /// [`Error::Disagreement`] where the ranks do not start with the same; [`Error::InvalidUsage`] on all ranks where
     /// two of them have one device, which NCCL would refuse; [`Error::Exchange`] at once where another rank cannot start, and says why; those of [`Exchange::all_gather`]; [`Error::InvalidArgument`] where `GPUCOMM_CHECKED` is
     /// something else than 0 or 1.
     ///

@@ -46,6 +46,9 @@ fn child() {
     ];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
+        ("one has no threads", checked_starts::one_has_no_threads),
+        ("one starts late", checked_starts::one_starts_late),
+        ("stores go bad", checked_starts::stores_go_bad),
             body(role);
         }
     }

@@ -15,12 +15,13 @@ use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::state::growth::Open;
+use crate::nccl::state::helper::Helper;
 use crate::nccl::state::inner::{Family, Inner};
 use crate::sys;
 use crate::version::{self, Version};
 
 /// The first version in which communicators grow.
-const FIRST: Version = Version::new(2, 29, 2);
+pub(crate) const FIRST: Version = Version::new(2, 29, 2);
 
 /// What those need that are to come.
 pub(crate) struct Invited {
@@ -85,19 +86,24 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
     Ok(Invited { id: open.id, key, size, family, config, timeout })
 }
 
-/// Whether `inner` can grow by so many now, as far as that is known before the other ranks come.
-pub(crate) fn ready(operation: &'static str, inner: &Inner, more: usize) -> Result<()> {
-    submit::outside_of_groups(operation)?;
-    outside_of_host_functions(operation)?;
-    version::needs(operation, FIRST)?;
+/// Waits until `inner` has done what was enqueued, and checks whether it can grow by so many, as far as that is known before the other
+/// ranks come.
+pub(crate) fn ready(operation: &'static str, inner: &Arc<Inner>, more: usize) -> Result<()> {
+    approach(operation, &[inner])?;
     inner.refusal(operation).map_or(Ok(()), Err)?;
     size_of(operation, inner, more)?;
     inner.household.growth.refuse(operation)?;
     shares_nothing(operation, inner, &inner.enter(operation)?.0)
 }
 
-/// Makes a communicator of all ranks of that of `members`, which one thread drives, and of `more` that come by an invitation.
-pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize) -> Result<Vec<Arc<Inner>>> {
+/// Makes a communicator of all ranks of that of `members`, which one thread drives, and of `more` that come by an invitation. `helper` is
+/// the thread of a single member, if there is one already.
+pub(crate) fn grow(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    more: usize,
+    mut helper: Option<Helper>,
+) -> Result<Vec<Arc<Inner>>> {
     version::needs(operation, FIRST)?;
     let mut brings = Vec::with_capacity(members.len());
     for inner in members {
@@ -109,7 +115,7 @@ pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize
             return Err(Error::argument(operation, "more", format_args!("{}, as were invited", open.more), more));
         }
         let wish = Wish::Grow { size, id: own.map(|open| open.id) };
-        brings.push(Bring { wish, place: None, joins: true, heir: None });
+        brings.push(Bring { wish, place: None, joins: true, heir: None, helper: helper.take() });
     }
     let grown = regroup(operation, members, &Plan::Grow(more), brings)?;
     Ok(grown.into_iter().flatten().collect())

@@ -41,12 +41,14 @@ pub(super) struct Bring {
     pub(super) joins: bool,
     /// What that is configured with.
     pub(super) heir: Option<Heir>,
+    /// Its thread, where there is one already.
+    pub(super) helper: Option<Helper>,
 }
 
 impl Bring {
     /// What a rank asks for in a split.
     pub(super) fn of(ask: &Ask) -> Self {
-        Self { wish: ask.wish(), place: ask.choice(), joins: ask.color.is_some(), heir: ask.heir.clone() }
+        Self { wish: ask.wish(), place: ask.choice(), joins: ask.color.is_some(), heir: ask.heir.clone(), helper: None }
     }
 }
 
@@ -55,13 +57,17 @@ pub(super) fn regroup(
     operation: &'static str,
     members: &[&Arc<Inner>],
     plan: &Plan,
-    brings: Vec<Bring>,
+    mut brings: Vec<Bring>,
 ) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
     let _call = Call::begin();
     // All that may be missing here, before the other ranks rely on this one.
-    let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
+    let helpers = members.iter().zip(&mut brings).map(|(inner, bring)| match bring.helper.take() {
+        Some(helper) => Ok(helper),
+        None => Helper::start(operation, inner.device),
+    });
+    let helpers = helpers.collect::<Result<Vec<_>>>()?;
     let grows = matches!(plan, Plan::Grow(_));
     if !grows {
         members.iter().try_for_each(|inner| inner.household.growth.refuse(operation))?;

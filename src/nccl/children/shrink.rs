@@ -31,7 +31,7 @@ pub(crate) fn shrink(
     let terms = heirs.iter().flatten().next().map(|heir| Arc::clone(&heir.terms));
     let brings = heirs.into_iter().map(|heir| {
         let excluded = sorted.iter().map(|&rank| rank as c_int).collect();
-        Bring { wish: Wish::Shrink { excluded }, place: None, joins: true, heir }
+        Bring { wish: Wish::Shrink { excluded }, place: None, joins: true, heir, helper: None }
     });
     regroup(operation, members, &Plan::Without(sorted.as_slice().into(), terms), brings.collect())
 }

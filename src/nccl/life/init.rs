@@ -74,10 +74,17 @@ pub(crate) fn begin_rank(
     id: &UniqueId,
     rank: usize,
     options: &InitOptions,
+    helper: Option<Helper>,
 ) -> Result<UnderWay> {
     begin_alone(operation, options)?;
     check_rank(operation, rank, size)?;
-    Start { operation, ids: vec![*id], grows: None, size, ranks: vec![(rank, device)] }.begin(None, options)
+    Start { operation, ids: vec![*id], grows: None, size, ranks: vec![(rank, device)] }.begin(None, options, helper)
+}
+
+/// The threads that a start of a rank on `device` needs, for who has them before the other ranks rely on this one.
+pub(crate) fn helper(operation: &'static str, device: Device) -> Result<Helper> {
+    watchdog::start(operation)?;
+    Helper::start(operation, device)
 }
 
 /// Some ranks of a communicator, started by one thread; the others are made elsewhere.
@@ -136,12 +143,13 @@ pub(crate) fn newcomer(
     (size, rank): (usize, usize),
     family: Option<Arc<Family>>,
     options: &InitOptions,
+    helper: Option<Helper>,
 ) -> Result<UnderWay> {
     begin_alone(operation, options)?;
     version::needs(operation, version::Version::new(2, 29, 2))?;
     check_rank(operation, rank, size)?;
     let start = Start { operation, ids: vec![id], grows: Some(key), size, ranks: vec![(rank, device)] };
-    start.begin(family, options)
+    start.begin(family, options, helper)
 }
 
 /// All ranks of a communicator within this process.
@@ -191,17 +199,20 @@ struct Start {
 
 impl Start {
     fn run(self, family: Option<Arc<Family>>, options: &InitOptions) -> Result<Vec<Arc<Inner>>> {
-        self.begin(family, options)?.wait()
+        self.begin(family, options, None)?.wait()
     }
 
-    /// Starts, and does not wait for the other ranks.
-    fn begin(self, family: Option<Arc<Family>>, options: &InitOptions) -> Result<UnderWay> {
+    /// Starts, and does not wait for the other ranks. `helper` is that of a single rank, if there is one already.
+    fn begin(self, family: Option<Arc<Family>>, options: &InitOptions, helper: Option<Helper>) -> Result<UnderWay> {
         let Self { operation, ids, grows, size, ranks } = self;
         let Some(key) = grows.as_ref().or(ids.first()) else { return Err(nothing(operation)) };
         let deadline = Deadline::after(options.timeout);
         // All threads that the communicators will ever need, before there is a communicator.
         watchdog::start(operation)?;
-        let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
+        let helpers = match helper {
+            Some(helper) => vec![helper],
+            None => ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?,
+        };
         let shares = environment::shares(options.config.shares());
         let household = HOUSEHOLDS.join(key, ranks.len(), shares);
         let config = household.keep(options.config.clone());

@@ -26,27 +26,45 @@ const ASKS: Duration = Duration::from_millis(200);
 /// How often the thread looks again after it has found that a rank has died: who waits for what that has done is through by then.
 const REST: u32 = 10;
 
+/// What the thread listens for; the last part is dropped when it has let go of the others.
+type Heard = (Weak<Inner>, Arc<Checked>, Sender<()>);
+
+/// The thread, before it is known what is compared.
+#[derive(Debug, Clone)]
+pub(crate) struct Listening(Sender<Heard>);
+
+impl Listening {
+    /// Starts the thread, before there is a communicator. Until there is one, it holds nothing of the exchange.
+    pub(crate) fn start(operation: &'static str) -> Result<Self> {
+        let (sender, receiver) = mpsc::channel::<Heard>();
+        let run = move || {
+            if let Ok((inner, checked, heard)) = receiver.recv() {
+                listen(&inner, &checked);
+                drop((checked, heard));
+            }
+        };
+        let started = thread::Builder::new().name("gpucomm-checked".into()).spawn(run);
+        started.map_err(|error| cannot_start(operation, &error))?;
+        Ok(Self(sender))
+    }
+}
+
 /// The thread, and what a communicator compares that is about to be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Listener {
     checked: Arc<Checked>,
-    sender: Sender<(Weak<Inner>, Arc<Checked>)>,
+    listening: Listening,
 }
 
 impl Listener {
-    /// Starts the thread, before there is a communicator. Until there is one, it holds nothing of the exchange.
+    /// The thread, for a communicator that compares this.
+    pub(crate) fn of(listening: Listening, checked: Checked) -> Self {
+        Self { checked: Arc::new(checked), listening }
+    }
+
+    /// Starts the thread.
     pub(crate) fn start(operation: &'static str, checked: Checked) -> Result<Self> {
-        let (sender, receiver) = mpsc::channel::<(Weak<Inner>, Arc<Checked>)>();
-        let heard = checked.is_heard();
-        let run = move || {
-            if let Ok((inner, checked)) = receiver.recv() {
-                listen(&inner, &checked);
-            }
-            drop(heard);
-        };
-        let started = thread::Builder::new().name("gpucomm-checked".into()).spawn(run);
-        started.map_err(|error| cannot_start(operation, &error))?;
-        Ok(Self { checked: Arc::new(checked), sender })
+        Ok(Self::of(Listening::start(operation)?, checked))
     }
 
     /// The same for a child in which these ranks are, in their order there, where it is `part`.
@@ -57,7 +75,8 @@ impl Listener {
     /// Has `inner` compare, before it does anything.
     pub(crate) fn listen(self, inner: &Arc<Inner>) {
         let _ = inner.checked.set(Arc::clone(&self.checked));
-        let _ = self.sender.send((Arc::downgrade(inner), self.checked));
+        let heard = self.checked.is_heard();
+        let _ = self.listening.0.send((Arc::downgrade(inner), self.checked, heard));
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod abort;
 pub(crate) mod adopt;
 pub(crate) mod closing;
+mod departures;
 pub(crate) mod divide;
 pub(crate) mod each;
 pub(crate) mod failure;

@@ -2,14 +2,13 @@
 
 use std::slice;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::sync::mpsc;
 
 use super::abort::start_abort;
+use super::departures::Asker;
 use super::init;
-use super::listener::Listener;
-use super::under_way::{ASKS, REST, UnderWay};
+use super::listener::{Listener, Listening};
+use super::under_way::{REST, UnderWay};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Reader, Writer};
@@ -21,7 +20,7 @@ use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
 use crate::nccl::setup::seat::{self, Seat};
 use crate::nccl::setup::unique_id::UniqueId;
-use crate::nccl::state::helper::cannot_start;
+use crate::nccl::state::helper::Helper;
 use crate::nccl::state::inner::Inner;
 use crate::version;
 
@@ -59,11 +58,32 @@ impl Begins {
 
 /// What this rank starts with.
 fn begins(operation: &'static str, options: &InitOptions) -> Result<Begins> {
+    outside_of_host_functions(operation)?;
     version::check_nccl()?;
     environment::check(operation)?;
     options.config.check(operation)?;
     let is_checked = environment::checked(operation)? || options.checked;
     Ok(Begins { is_checked, nccl: version::running_nccl()?.to_string(), terms: options.config.terms() })
+}
+
+/// What a rank needs of its process for a start, before the other ranks rely on it.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) helper: Helper,
+    pub(crate) asker: Asker,
+    /// Where it is checked.
+    listening: Option<Listening>,
+}
+
+impl Ready {
+    /// For a rank on `device`.
+    pub(crate) fn new(operation: &'static str, device: Device, is_checked: bool) -> Result<Self> {
+        Ok(Self {
+            helper: init::helper(operation, device)?,
+            asker: Asker::start(operation)?,
+            listening: is_checked.then(|| Listening::start(operation)).transpose()?,
+        })
+    }
 }
 
 /// The rank that this process is in `exchange`.
@@ -73,15 +93,13 @@ pub(crate) fn one_rank(
     exchange: &Exchange,
     options: &InitOptions,
 ) -> Result<Arc<Inner>> {
-    outside_of_host_functions(operation)?;
     let exchange = exchange.within(options.timeout);
-    let begins = begins(operation, options);
-    let is_checked = begins.as_ref().is_ok_and(|begins| begins.is_checked);
-    let own = begins.and_then(|own| {
+    let own = begins(operation, options).and_then(|own| {
+        let ready = Ready::new(operation, device, own.is_checked)?;
         let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
-        Ok(Seat::of(device).encode(own.encode().bytes(&id)).0)
+        Ok((ready, Seat::of(device).encode(own.encode().bytes(&id)).0))
     });
-    let told = exchange.gather_ready(operation, own)?;
+    let (ready, told) = exchange.gather_ready(operation, own)?;
     let (mut id, mut seats) = (None, Vec::new());
     let mut first = None;
     for (rank, bytes) in told.iter().enumerate() {
@@ -101,7 +119,7 @@ pub(crate) fn one_rank(
         return Err(Error::InvalidUsage { operation, reason });
     }
     let id = id.ok_or_else(|| unreadable(operation, 0, 0))?;
-    start(operation, device, &exchange, &id, options, is_checked)
+    begin(operation, device, &exchange, &id, options, ready)
 }
 
 /// The same by an id that all have, after they have agreed whether they compare.
@@ -113,56 +131,71 @@ pub(crate) fn start(
     options: &InitOptions,
     is_checked: bool,
 ) -> Result<Arc<Inner>> {
-    let listener = match is_checked {
+    begin(operation, device, exchange, id, options, Ready::new(operation, device, is_checked)?)
+}
+
+fn begin(
+    operation: &'static str,
+    device: Device,
+    exchange: &Exchange,
+    id: &UniqueId,
+    options: &InitOptions,
+    ready: Ready,
+) -> Result<Arc<Inner>> {
+    let Ready { helper, asker, listening } = ready;
+    let listener = match listening {
         // By the id, as not all may have come here in a start that failed.
-        true => Some(Listener::start(operation, Checked::new(exchange.named(id.as_bytes())?, None))?),
-        false => None,
+        Some(listening) => Some(Listener::of(listening, Checked::new(exchange.named(id.as_bytes())?, None))),
+        None => None,
     };
     let options = InitOptions { checked: false, ..options.clone() };
-    let start = init::begin_rank(operation, device, exchange.size(), id, exchange.rank(), &options)?;
-    let inner = wait(operation, exchange, start)?;
+    let start = init::begin_rank(operation, device, exchange.size(), id, exchange.rank(), &options, Some(helper))?;
+    let inner = wait(operation, exchange, (asker, id.as_bytes()), start)?;
     listener.into_iter().for_each(|listener| listener.listen(&inner));
     Ok(inner)
 }
 
-/// Waits for a start of ranks of `exchange`, unless that knows one of them to have ended.
-pub(crate) fn wait(operation: &'static str, exchange: &Exchange, start: UnderWay) -> Result<Arc<Inner>> {
-    let started = start.wait_unless(|within| gone(operation, exchange, within))?;
+/// Waits for a start of ranks of `exchange`, which goes by `name` there, unless one of them has ended that had not started.
+pub(crate) fn wait(
+    operation: &'static str,
+    exchange: &Exchange,
+    (asker, name): (Asker, &[u8]),
+    start: UnderWay,
+) -> Result<Arc<Inner>> {
+    let (sender, died) = mpsc::channel();
+    let told = move |error, _: &_| {
+        let _ = sender.send(error);
+    };
+    let departures = asker.ask(operation, exchange, name, told)?;
+    let started = start.wait_unless(|| died.try_recv().ok())?;
+    departures.has_started();
     started.into_iter().next().ok_or_else(|| init::nothing(operation))
 }
 
-/// Runs `f`, in which `inner` waits for the ranks of `exchange`: where that knows one of them to have ended, `inner` is aborted, and so does not
-/// wait for its timeout.
+/// Runs `f`, in which `inner` waits for a start of the ranks of `exchange`, which goes by `name` there: if one of them has ended that had not
+/// started, `inner` is aborted, and so does not wait for its timeout.
+#[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
 pub(crate) fn unless_gone<R>(
     operation: &'static str,
     exchange: &Exchange,
+    (asker, name): (Asker, &[u8]),
     inner: &Arc<Inner>,
     f: impl FnOnce() -> Result<R>,
 ) -> Result<R> {
-    thread::scope(|scope| {
-        let (over, is_over) = mpsc::channel::<()>();
-        let goes_on = move |within| matches!(is_over.recv_timeout(within), Err(RecvTimeoutError::Timeout));
-        let watch = move || {
-            while goes_on(ASKS) {
-                let Some(error) = gone(operation, exchange, ASKS) else { continue };
-                // One that has come, and has ended since, is no reason to fail.
-                if goes_on(REST) {
-                    let _ = start_abort(slice::from_ref(inner), &error);
-                }
-                return;
-            }
-        };
-        let watching = thread::Builder::new().name("gpucomm-grow".into()).spawn_scoped(scope, watch);
-        watching.map_err(|error| cannot_start(operation, &error))?;
-        let result = f();
-        drop(over);
-        result
-    })
-}
-
-/// That a rank of `exchange` has ended, as far as that says so within a time.
-fn gone(operation: &'static str, exchange: &Exchange, within: Duration) -> Option<Error> {
-    exchange.departed(within).map(|(rank, how)| Error::Gone { operation, rank, how })
+    let waits = Arc::downgrade(inner);
+    let departures = asker.ask(operation, exchange, name, move |error, over| {
+        // One that has come, and has ended since, is no reason to fail.
+        if over.goes_on(REST)
+            && let Some(inner) = waits.upgrade()
+        {
+            let _ = start_abort(slice::from_ref(&inner), &error);
+        }
+    })?;
+    let result = f();
+    if result.is_ok() {
+        departures.has_started();
+    }
+    result
 }
 
 #[cold]

@@ -6,7 +6,7 @@
 use std::ptr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::abort::start_abort;
 use super::made::{Made, nothing};
@@ -26,9 +26,6 @@ use crate::nccl::state::inner::{Family, Inner, Parts, next_id};
 
 /// How often a start looks whether the program that it is part of has failed.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
-
-/// How often a start asks an exchange who has ended.
-pub(super) const ASKS: Duration = Duration::from_millis(100);
 
 /// How long a start goes on when a rank has ended.
 pub(super) const REST: Duration = Duration::from_millis(500);
@@ -66,17 +63,14 @@ impl UnderWay {
         }
     }
 
-    /// The same, unless `gone` says that a rank will not come, which is asked now and then, for an answer within a time.
-    pub(crate) fn wait_unless(mut self, gone: impl Fn(Duration) -> Option<Error>) -> Result<Vec<Arc<Inner>>> {
-        let (mut asked, mut lost) = (Instant::now(), None);
+    /// The same, unless `gone` says that a rank will not come, which is asked now and then, and does not wait.
+    pub(crate) fn wait_unless(mut self, gone: impl Fn() -> Option<Error>) -> Result<Vec<Arc<Inner>>> {
+        let mut lost = None;
         loop {
             if let Some(end) = self.ask_within(self.deadline.remaining().min(LOOK)) {
                 return end;
             }
-            if lost.is_none() && asked.elapsed() >= ASKS {
-                lost = gone(self.deadline.remaining().min(ASKS)).map(|error| (Deadline::after(REST), error));
-                asked = Instant::now();
-            }
+            lost = lost.or_else(|| Some((Deadline::after(REST), gone()?)));
             // One that has come, and has ended since, is no reason to fail.
             if let Some((_, error)) = lost.take_if(|(rest, _)| rest.expired()) {
                 Trouble::starting(&self.household.lineage, &self.ranks, self.size, &error).write();
