@@ -99,8 +99,10 @@ pub(super) fn regroup(
         });
         let parts = parts.collect::<Result<Vec<Part>>>()?;
         let apart: Vec<_> = parts.iter().filter_map(|part| Some(Arc::clone(&part.child.as_ref()?.household))).collect();
+        spare(&refs, plan);
         let divided = divide(operation, parts);
         drop(promised);
+        spare(&refs, &Plan::Split);
         if let Err(error) | Ok(Err(error)) = &divided {
             // Those of this process for which it went well wait for these.
             apart.iter().for_each(|household| {
@@ -233,6 +235,15 @@ pub(super) fn meet<'a>(
 fn come(family: &Family, inner: &Inner, plan: &Plan, place: &regroup::Place) {
     let promise = |ranks: &[usize]| connect::promise(family, ranks, Inner::promise_division);
     family.regroup.come(inner.rank, plan, place.clone(), promise);
+}
+
+/// What NCCL does for `members` goes on without the ranks that `plan` leaves out: nobody waits for them, dead or not.
+fn spare(members: &[&Inner], plan: &Plan) {
+    let spared = match plan {
+        Plan::Without(excluded, _) => Arc::clone(excluded),
+        Plan::Split | Plan::Resume | Plan::Grow(_) => Arc::default(),
+    };
+    members.iter().filter_map(|inner| inner.checked.get()).for_each(|checked| checked.spare(Arc::clone(&spared)));
 }
 
 /// Where the child of `inner` belongs.

@@ -17,6 +17,7 @@ use crate::nccl::raw::warnings::said;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::state::standing::State;
 use crate::nccl::wait::departure;
+use crate::nccl::wait::needed;
 use crate::nccl::wait::pending;
 use crate::sys;
 
@@ -79,7 +80,8 @@ impl Worker for Inner {
     }
 
     fn look_around(&self, done: u64, last: u64) {
-        let dead = || self.checked.get().and_then(|checked| checked.in_vain());
+        let needs = |rank| needed::on_device(self, rank, done, last);
+        let dead = || self.checked.get().and_then(|checked| checked.in_vain(needs));
         departure::on_device(self, done, last).or_else(dead).into_iter().for_each(|error| end(self, &error));
     }
 

@@ -13,6 +13,7 @@ use crate::nccl::agree::told::End;
 use crate::nccl::state::helper::cannot_start;
 use crate::nccl::state::inner::Inner;
 use crate::nccl::state::standing::State;
+use crate::nccl::wait::needed;
 
 /// How long one look into the store takes, and so how late the others may hear of an end here.
 const LOOK: Duration = Duration::from_millis(50);
@@ -85,23 +86,21 @@ fn listen(inner: &Weak<Inner>, checked: &Checked) {
     let (mut pause, mut deaths) = (LOOK, Deaths::default());
     while let Some(true) = inner.upgrade().map(|inner| go_on(&inner, checked)) {
         match checked.ended(LOOK) {
-            Ok(None) => {
-                pause = LOOK;
-                deaths.look(inner, checked);
-            }
+            Ok(None) => pause = LOOK,
             Ok(Some(end)) => {
                 if let Some(inner) = inner.upgrade() {
                     start_abort(&inner.relatives(), &end.error("wait"));
                 }
                 return;
             }
-            // There is nobody any more who would serve this rank: its next operation says so.
-            Err(Error::Gone { .. }) => return,
+            // Nobody serves this rank any more. Whoever waits for the rank that did still has to be told.
+            Err(Error::Gone { .. }) => thread::sleep(LOOK),
             Err(_) => {
                 thread::sleep(pause);
                 pause = (2 * pause).min(PAUSE);
             }
         }
+        deaths.look(inner, checked);
     }
 }
 
@@ -109,35 +108,38 @@ fn listen(inner: &Weak<Inner>, checked: &Checked) {
 #[derive(Default)]
 struct Deaths {
     asked: Option<Instant>,
-    /// Those that have closed before.
-    closed: Vec<usize>,
-    /// One that has died, and how often the thread has looked since.
-    dead: Option<((usize, String), u32)>,
-    /// The visit to NCCL that goes on since it is known, and for how many looks.
+    /// Those that have closed before, or have died.
+    known: Vec<usize>,
+    /// Those that have died, and how often the thread has looked since.
+    dead: Vec<((usize, String), u32)>,
+    /// The visit to NCCL that goes on since one is known, and for how many looks.
     inside: (u64, u32),
 }
 
 impl Deaths {
     fn look(&mut self, inner: &Weak<Inner>, checked: &Checked) {
-        let Some((dead, looks)) = &mut self.dead else {
-            if self.asked.is_none_or(|asked| asked.elapsed() >= ASKS) {
-                self.dead = checked.departed(&mut self.closed, LOOK).map(|dead| (dead, 0));
-                self.asked = Some(Instant::now());
+        if self.asked.is_none_or(|asked| asked.elapsed() >= ASKS) {
+            while let Some(dead) = checked.departed(&mut self.known, LOOK) {
+                self.dead.push((dead, 0));
             }
-            return;
-        };
-        *looks = looks.saturating_add(1);
-        if *looks < REST {
+            self.asked = Some(Instant::now());
+        }
+        for (dead, looks) in &mut self.dead {
+            *looks = looks.saturating_add(1);
+            if *looks == REST {
+                // Whoever waits for the device ends it, and who comes to a round sees it there. Who waits inside NCCL does neither.
+                checked.set_dead(dead.clone());
+            }
+        }
+        if self.dead.is_empty() {
             return;
         }
-        // Whoever waits for the device ends it, and who comes to a round sees it there. Who waits inside NCCL does neither.
-        checked.set_dead(dead.clone());
         let Some(inner) = inner.upgrade() else { return };
         let visit = inner.visit();
         self.inside = (visit, if self.inside.0 == visit { self.inside.1.saturating_add(1) } else { 0 });
         if visit % 2 == 1
             && self.inside.1 >= REST
-            && let Some(error) = checked.in_vain()
+            && let Some(error) = checked.in_vain(|rank| needed::inside(&inner, checked, rank, visit))
         {
             start_abort(&inner.relatives(), &error);
         }
