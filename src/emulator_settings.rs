@@ -42,6 +42,7 @@ const APPLY_TO: &str = "EmulatorSettings::apply_to";
 /// | `async_error=rank1@op4` | instead of its operation 4, rank 1's communicator gets an asynchronous error |
 /// | `oom=device0@3` | the third allocation on device 0 fails |
 /// | `start=rank1@2` | the second start of a rank 1 in this process fails before it meets the others |
+/// | `late_start=rank0@2:2s` | the second start of a rank 0 in this process, or of a part of a communicator in which it is rank 0, ends 2 s after all have met |
 /// | `lose=device0@op5` | device 0 is lost when it comes to its work number 5: that, and what is queued, never runs, and every call that touches it, or another device of its process, fails from then on; with `GPUCOMM_EMULATOR_LOST=device` the others stay |
 /// | `slow=device0@op5:5ms` | the work number 5 of device 0 begins 5 ms late; with `slow_copy`, `slow_fill`, `slow_function` (of the host), `slow_communication` only if it is that |
 /// | `slow_wait=device0@op3:5ms` | streams of device 0 stay 5 ms longer where they wait for another for the third time, or take the time of an event |

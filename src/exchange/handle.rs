@@ -80,15 +80,30 @@ impl Exchange {
         Self { view: Arc::clone(&self.view), timeout: Some(timeout) }
     }
 
-    /// Returns the first other rank that the store knows to have ended, and how. Asks the store once. Returns `None` if it does not
-    /// answer within that time.
+    /// Returns the first other rank that has ended too early, and how. A rank that `is_through` may end: it is added to `through`, and
+    /// not looked at again. Each question to the store takes at most `within`. Returns `None` if the store does not answer.
     #[cfg(feature = "nccl")]
-    pub(crate) fn departed(&self, within: Duration) -> Option<(usize, String)> {
-        let others: Vec<usize> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();
-        self.departed_of(&others, within)
+    pub(crate) fn departed(
+        &self,
+        through: &mut Vec<usize>,
+        within: Duration,
+        is_through: impl Fn(usize) -> Result<bool>,
+    ) -> Option<(usize, String)> {
+        loop {
+            let others: Vec<_> =
+                (0..self.size()).filter(|rank| *rank != self.rank() && !through.contains(rank)).collect();
+            let (rank, how) = self.departed_of(&others, within)?;
+            match is_through(rank) {
+                Ok(true) => through.push(rank),
+                // The store has ended with the rank that holds it.
+                Ok(false) | Err(Error::Gone { .. }) => return Some((rank, how)),
+                Err(_) => return None,
+            }
+        }
     }
 
-    /// The same of these ranks.
+    /// Returns the first of these ranks that the store knows to have ended, and how. Asks the store once. Returns `None` if it does not
+    /// answer within that time.
     pub(crate) fn departed_of(&self, ranks: &[usize], within: Duration) -> Option<(usize, String)> {
         let ids: Vec<u64> = ranks.iter().map(|rank| self.view.members[*rank].id).collect();
         if ids.is_empty() {

@@ -37,28 +37,41 @@ impl Exchange {
         said(operation, 0, self.broadcast(0, &[])?)
     }
 
-    /// All ranks say something before they begin `operation`, or that they cannot: what all have said, where all can.
+    /// All ranks say something before they begin `operation`, or that they cannot: what all have said, where all can, beside what this one
+    /// is ready with.
     ///
     /// # Errors
     /// What a rank is not `ready` for, there and at once; on the others an [`Error::Exchange`] that says why. As [`all_gather`](Self::all_gather).
     #[cfg(feature = "nccl")]
-    pub(crate) fn gather_ready(&self, operation: &'static str, ready: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let own = say(&ready);
-        if let Err(error) = ready {
-            // The others wait for it, and it for nobody.
-            let _ = self.put(self.view.round(), operation, kind::ALL_GATHER, &own, &self.deadline());
-            return Err(error);
-        }
+    pub(crate) fn gather_ready<T>(
+        &self,
+        operation: &'static str,
+        ready: Result<(T, Vec<u8>)>,
+    ) -> Result<(T, Vec<Vec<u8>>)> {
+        let (ready, own) = match ready {
+            Ok((ready, own)) => (ready, say(&Ok(own))),
+            Err(error) => {
+                // The others wait for it, and it for nobody.
+                let own = cannot(&error);
+                let _ = self.put(self.view.round(), operation, kind::ALL_GATHER, &own, &self.deadline());
+                return Err(error);
+            }
+        };
         let all = self.all_gather(&own)?.into_iter().enumerate();
-        all.map(|(rank, bytes)| said(operation, rank, bytes)).collect()
+        Ok((ready, all.map(|(rank, bytes)| said(operation, rank, bytes)).collect::<Result<_>>()?))
     }
+}
+
+/// What a rank tells the others that cannot go on.
+fn cannot(error: &Error) -> Vec<u8> {
+    [&[0], error.to_string().as_bytes()].concat()
 }
 
 /// What a rank tells the others.
 fn say(made: &Result<Vec<u8>>) -> Vec<u8> {
     match made {
         Ok(bytes) => [&[1], &**bytes].concat(),
-        Err(error) => [&[0], error.to_string().as_bytes()].concat(),
+        Err(error) => cannot(error),
     }
 }
 
@@ -125,9 +138,9 @@ mod tests {
     #[test]
     fn all_are_told_that_one_is_not_ready() {
         let all = as_ranks(|exchange| {
-            let own = if exchange.rank() == 1 { Err(refusal()) } else { Ok(Vec::new()) };
+            let own = if exchange.rank() == 1 { Err(refusal()) } else { Ok(((), Vec::new())) };
             let failed = exchange.gather_ready("test", own).unwrap_err();
-            (failed, exchange.gather_ready("test", Ok(vec![exchange.rank() as u8])).unwrap())
+            (failed, exchange.gather_ready("test", Ok(((), vec![exchange.rank() as u8]))).unwrap().1)
         });
         for (rank, (failed, said)) in all.iter().enumerate() {
             assert_eq!(*said, [[0], [1], [2]]);

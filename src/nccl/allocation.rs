@@ -39,10 +39,11 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// - [`OutOfMemory`](crate::Error::OutOfMemory) if a rank has too little memory. Ranks that compare what they do (those of a clique,
-    ///   and checked ones) get it on all of them, and the communicator goes on: try again with less. Between processes that do not
-    ///   compare, the rank that has too little aborts the communicator if the memory was to be a window, for which the others wait.
-    ///   NCCL itself breaks the communicator if it finds no memory of its own for a window.
+    /// - [`OutOfMemory`](crate::Error::OutOfMemory) if a rank has too little memory. Since NCCL 2.27, ranks that compare what they do
+    ///   (those of a clique, and checked ones) get it on all of them, and the communicator goes on: try again with less. Between
+    ///   processes that do not compare, the rank that has too little aborts the communicator if the memory was to be a window, for
+    ///   which the others wait. NCCL itself breaks the communicator if it finds no memory of its own for a window. Before NCCL 2.27
+    ///   there are no windows and the ranks do not meet: only the rank that has too little gets the error, and the communicator goes on.
     /// - [`Disagreement`](crate::Error::Disagreement) if the ranks of a clique ask for different sizes.
     /// - [`Timeout`](crate::Error::Timeout) if a rank does not come, or work that uses dropped memory goes on.
     pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {

@@ -11,14 +11,15 @@ use super::invitation::Invitation;
 use super::lifecycle::abort::start_abort;
 use super::lifecycle::scope::Scope;
 use super::lifecycle::start::{self, check_unchecked};
-use super::lifecycle::start_over_exchange;
-use super::rank::helper::cannot_start;
+use super::lifecycle::start_over_exchange::{self, Threads};
+use super::rank::helper::{Helper, cannot_start};
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::wait::call::Call;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
+use crate::version;
 
 impl Communicator {
     /// Wraps `ncclCommGetUniqueId` (NCCL 2.29.2): invitations for `more` ranks, in the order of their numbers, which follow those that there
@@ -105,8 +106,13 @@ impl Communicator {
     /// # }
     /// ```
     pub fn grow(&self, more: usize) -> Result<Self> {
-        let grown = grow::grow("grow", &[self.inner()], more)?;
-        grown.into_iter().next().map(Self::from_inner).ok_or_else(|| start::nothing("grow"))
+        self.grow_on("grow", more, None)
+    }
+
+    /// Grows, with `helper` as the thread of the grown communicator if there is one already.
+    fn grow_on(&self, operation: &'static str, more: usize, helper: Option<Helper>) -> Result<Self> {
+        let grown = grow::grow(operation, &[self.inner()], more, helper)?;
+        grown.into_iter().next().map(Self::from_inner).ok_or_else(|| start::nothing(operation))
     }
 
     /// Wraps `ncclCommGrow`, of a new rank: comes into the communicator of those that have sent this invitation, by
@@ -141,9 +147,11 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::invite`] and [`Communicator::grow`]; [`Error::InvalidUsage`] for a rank of a clique; [`Error::InvalidArgument`] where
-    /// `exchange` has no more ranks than there are, or this rank has another number there. Where a rank cannot grow, nothing has happened: it gets its
-    /// own error, and the others at once an [`Error::Exchange`] that says why. Where the exchange knows that a rank has ended, [`Error::Gone`] soon after,
-    /// or [`Error::Aborted`] if this communicator was growing already, which ends it. Those of [`Exchange::all_gather`].
+    /// `exchange` has no more ranks than there are, or this rank has another number there; [`Error::Disagreement`] on all ranks if the first of them do
+    /// not call this, for communicators of the same size, or the others do not join. Where a rank cannot grow, nothing has happened: it gets its
+    /// own error, and the others at once an [`Error::Exchange`] that says why. Where the exchange knows that a rank has ended which had not grown or
+    /// joined, [`Error::Gone`] soon after, or [`Error::Aborted`] if this communicator was growing already, which ends it. Those of
+    /// [`Exchange::all_gather`].
     ///
     /// # Examples
     /// ```
@@ -177,45 +185,93 @@ impl Communicator {
     /// ```
     pub fn grow_over(&self, exchange: &Exchange) -> Result<Self> {
         const OPERATION: &str = "grow_over";
-        if self.inner().in_process.is_some() {
-            let reason = "a rank of a clique grows with others of its process: see invite".to_owned();
-            return Err(Error::InvalidUsage { operation: OPERATION, reason });
-        }
-        if exchange.size() <= self.size() {
-            let expected = format!("more than {} ranks", self.size());
-            return Err(Error::argument(OPERATION, "size of the exchange", expected, exchange.size()));
-        }
-        if exchange.rank() != self.rank() {
-            return Err(Error::argument(OPERATION, "rank in the exchange", self.rank(), exchange.rank()));
-        }
-        let more = exchange.size() - self.size();
-        let ready = grow::ready(OPERATION, self.inner(), more);
-        exchange.gather_ready(OPERATION, ready.map(|()| Vec::new()))?;
-        exchange.share(OPERATION, || {
+        // Whatever is wrong here, the other ranks learn of it.
+        let ready = self.ready_to_grow(OPERATION, exchange).map(|ready| (ready, encode_size(self.size())));
+        let ((more, threads), gathered) = exchange.gather_ready(OPERATION, ready)?;
+        agree(OPERATION, &gathered)?;
+        let name = exchange.share(OPERATION, || {
             let invitations = self.invite(more)?.into_iter().map(Invitation::into_bytes);
             Ok(invitations.collect::<Result<Vec<_>>>()?.concat())
         })?;
-        start_over_exchange::unless_gone(OPERATION, exchange, self.inner(), || self.grow(more))
+        let Threads { helper, departures, .. } = threads;
+        let grow = || self.grow_on(OPERATION, more, Some(helper));
+        start_over_exchange::unless_gone(OPERATION, exchange, (departures, &name), self.inner(), grow)
+    }
+
+    /// Checks whether this rank can grow over an exchange. Returns by how many ranks, and the
+    /// threads that it needs.
+    fn ready_to_grow(&self, operation: &'static str, exchange: &Exchange) -> Result<(usize, Threads)> {
+        if self.inner().in_process.is_some() {
+            let reason = "a rank of a clique grows with others of its process: see invite".to_owned();
+            return Err(Error::InvalidUsage { operation, reason });
+        }
+        if exchange.size() <= self.size() {
+            let expected = format!("more than {} ranks", self.size());
+            return Err(Error::argument(operation, "size of the exchange", expected, exchange.size()));
+        }
+        if exchange.rank() != self.rank() {
+            return Err(Error::argument(operation, "rank in the exchange", self.rank(), exchange.rank()));
+        }
+        let more = exchange.size() - self.size();
+        grow::ready(operation, self.inner(), more)?;
+        Ok((more, Threads::start(operation, self.device(), false)?))
     }
 
     /// As [`Communicator::join`], over an exchange of all ranks: see [`Communicator::grow_over`], where there is an example.
     ///
     /// # Errors
-    /// As [`Communicator::join`]; [`Error::InvalidArgument`] where nobody has invited this rank; [`Error::Exchange`] where another rank cannot go on, and
-    /// [`Error::Gone`] soon after the exchange knows that one has ended; those of [`Exchange::all_gather`].
+    /// As [`Communicator::join`]; [`Error::Disagreement`] on all ranks if one of those that there are calls this instead of
+    /// [`grow_over`](Self::grow_over); [`Error::Exchange`] at once if another rank cannot go on, and [`Error::Gone`] soon after the exchange knows that
+    /// one has ended before it has joined; those of [`Exchange::all_gather`].
     ///
     /// # Safety
     /// As [`Communicator::join`].
     pub unsafe fn join_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
         const OPERATION: &str = "Communicator::join_over";
-        exchange.gather_ready(OPERATION, check_unchecked(OPERATION, options).map(|()| Vec::new()))?;
+        let ready = check_unchecked(OPERATION, options)
+            .and_then(|()| version::needs(OPERATION, grow::FIRST))
+            .and_then(|()| Threads::start(OPERATION, device, false));
+        let (threads, gathered) = exchange.gather_ready(OPERATION, ready.map(|threads| (threads, encode_size(0))))?;
+        agree(OPERATION, &gathered)?;
+        let Threads { helper, departures, .. } = threads;
         let bytes = exchange.share(OPERATION, || Err(Error::argument(OPERATION, "rank", "one that is invited", 0)))?;
         let (all, _) = bytes.as_chunks::<{ Invitation::BYTES }>();
         let own = all.iter().map(|bytes| Invitation::from_bytes(*bytes)).find(|one| one.rank() == exchange.rank());
         let nobody = || Error::argument(OPERATION, "rank", "one that is invited", exchange.rank());
-        let starting = own.ok_or_else(nobody)?.begin(OPERATION, device, Some(options))?;
-        start_over_exchange::wait(OPERATION, exchange, starting).map(Self::from_inner)
+        let starting = own.ok_or_else(nobody)?.begin(OPERATION, device, Some(options), Some(helper))?;
+        start_over_exchange::wait(OPERATION, exchange, (departures, &bytes), starting).map(Self::from_inner)
     }
+}
+
+/// What a rank publishes before it grows over an exchange: the size of its communicator, or 0 if it
+/// joins.
+fn encode_size(size: usize) -> Vec<u8> {
+    (size as u64).to_le_bytes().to_vec()
+}
+
+/// Checks that the first ranks of an exchange grow and all others join them. All ranks get the same
+/// result.
+fn agree(operation: &'static str, gathered: &[Vec<u8>]) -> Result<()> {
+    let describe = |size| match size {
+        0 => "join_over".to_owned(),
+        size => format!("grow_over of a communicator of {size} ranks"),
+    };
+    let mut first = None;
+    for (rank, bytes) in gathered.iter().enumerate() {
+        let Ok(size) = <[u8; 8]>::try_from(bytes.as_slice()).map(u64::from_le_bytes) else {
+            let reason = format!("expected what it comes to, got {} bytes that are something else", bytes.len());
+            return Err(Error::Exchange { operation, key: format!("rank {rank}"), reason });
+        };
+        let before = *first.get_or_insert(size);
+        let (expected, got) = match rank {
+            0 if size == 0 => ("grow_over, as rank 0 invites the others".to_owned(), describe(size)),
+            _ => (describe(if (rank as u64) < before { before } else { 0 }), describe(size)),
+        };
+        if expected != got {
+            return Err(Error::Disagreement { operation, rank, peer: usize::from(rank == 0), expected, got });
+        }
+    }
+    Ok(())
 }
 
 impl Clique {
@@ -277,7 +333,7 @@ impl Clique {
             for (invitation, (sender, _)) in Invitation::all(&invited, self.size()).into_iter().zip(&threads) {
                 let _ = sender.send(invitation);
             }
-            let grown = grow::grow(OPERATION, &members, devices.len());
+            let grown = grow::grow(OPERATION, &members, devices.len(), None);
             if let Err(error) = &grown {
                 coming.fail(&error.to_string());
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::children::grow::Invited;
 use super::communicator::Communicator;
 use super::lifecycle::start::{self, Starting};
+use super::rank::helper::Helper;
 use super::rank::inner::{Inner, LocalRanks};
 use super::setup::config::Config;
 use super::setup::init_options::InitOptions;
@@ -100,22 +101,24 @@ impl Invitation {
         device: Device,
         options: Option<&InitOptions>,
     ) -> Result<Arc<Inner>> {
-        self.begin(operation, device, options)?.wait()?.into_iter().next().ok_or_else(|| start::nothing(operation))
+        let starting = self.begin(operation, device, options, None)?;
+        starting.wait()?.into_iter().next().ok_or_else(|| start::nothing(operation))
     }
 
-    /// The same, which goes on by itself.
+    /// The same, which goes on by itself, on the thread `helper` if there is one already.
     pub(super) fn begin(
         self,
         operation: &'static str,
         device: Device,
         options: Option<&InitOptions>,
+        helper: Option<Helper>,
     ) -> Result<Starting> {
         let Self { id, key, size, rank, local } = self;
         let (_clique, options) = match local {
             Some(Local { clique, config, timeout }) => (Some(clique), InitOptions { config, timeout, checked: false }),
             None => (None, options.cloned().unwrap_or_default()),
         };
-        start::newcomer(operation, device, (id, key), (size, rank), &options)
+        start::newcomer(operation, device, (id, key), (size, rank), &options, helper)
     }
 
     /// The bytes, for another process, which makes an invitation of them again: [`Invitation::from_bytes`].

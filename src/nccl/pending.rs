@@ -177,7 +177,7 @@ impl Communicator {
         options: &InitOptions,
     ) -> Result<PendingCommunicator> {
         environment::cannot_check(OPERATION)?;
-        let start = start::begin_rank(OPERATION, device, size, vec![*id], rank, options)?;
+        let start = start::begin_rank(OPERATION, device, size, vec![*id], rank, options, None)?;
         let progress = Arc::new(Progress(Mutex::new(Stage::GoesOn(Box::new(start)))));
         let done = Done::of(Ok(Asked(Arc::clone(&progress))));
         Ok(PendingCommunicator { progress, done })

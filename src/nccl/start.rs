@@ -142,7 +142,9 @@ impl Communicator {
     ///   where one closes its communicator in place of that.
     /// - Where one does not come within the [timeout](Communicator::set_timeout), [`Error::Timeout`] says who; where its process has ended,
     ///   [`Error::Gone`] does, at once. Either ends the communicator, as others were told that this rank comes. A wait for the device, or inside
-    ///   NCCL, ends it with [`Error::Aborted`] about a second after the store knows that a process has ended which had not closed its rank.
+    ///   NCCL, ends it with [`Error::Aborted`] about a second after the store knows that a process has ended which had not closed its rank, if it
+    ///   waits for that rank: a message needs the other end of it, a [`shrink`](Communicator::shrink) those that it does not leave out, everything
+    ///   else all ranks. An operation counts until somebody has waited for it.
     /// - A message is compared by the two ranks that it concerns: the first to come goes on, the second compares.
     /// - Where a rank aborts the communicator, or has to, those in other processes are told, and end as well.
     ///
@@ -157,8 +159,8 @@ impl Communicator {
     /// id alone ([`init_rank`](Communicator::init_rank) and its like) say once, on stderr, that they have nothing to compare over.
     /// What it costs is two trips to the store for each operation, and that no rank is ahead of another: it is for finding mistakes. Without it,
     /// nothing is asked and nothing waits. The ranks must not leave the exchange, nor begin its next generation, before they have closed the
-    /// communicator. Where rank 0 of a [`Tcp`](crate::exchange::Tcp) has ended, which serves the others, nobody is told of anything any more:
-    /// each finds that at its next operation, with [`Error::Gone`]. A communicator leaves the exchange when it is dropped or closed, once the
+    /// communicator. Where rank 0 of a [`Tcp`](crate::exchange::Tcp) has ended, which serves the others, they tell each other nothing any more:
+    /// each finds that at its next operation, with [`Error::Gone`], and whoever waits for rank 0 is told as above. A communicator leaves the exchange when it is dropped or closed, once the
     /// others have been told, which may take a moment.
     ///
     /// ```
@@ -194,7 +196,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// As [`Communicator::init_rank_with`]; [`Error::Disagreement`] where the ranks do not start with the same; [`Error::InvalidUsage`] on all ranks where
+    /// As [`Communicator::init_rank_with`]; [`Error::Gone`] soon after the exchange knows that a rank has ended before it had started;
+    /// [`Error::Disagreement`] where the ranks do not start with the same; [`Error::InvalidUsage`] on all ranks where
     /// two of them have one device, which NCCL would refuse; [`Error::Exchange`] at once where another rank cannot start, and says why; those of [`Exchange::all_gather`]; [`Error::InvalidArgument`] where `GPUCOMM_CHECKED` is
     /// something else than 0 or 1.
     ///

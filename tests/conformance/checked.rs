@@ -36,13 +36,19 @@ fn child() {
         ("one is not checked", checked_ends::one_is_not_checked),
         ("one aborts", checked_ends::one_aborts),
         ("one dies behind a message", checked_ends::one_dies_behind_a_message),
+        ("others go on", checked_ends::others_go_on),
         ("by an id", checked_ends::not_over_an_exchange),
         #[cfg(nccl_ge_2_28_7)]
         ("one differs, made", checked_made::one_differs),
         #[cfg(nccl_ge_2_28_7)]
         ("alike, made", checked_made::alike),
+        #[cfg(nccl_ge_2_28_7)]
+        ("one dies, made", checked_made::one_dies),
         ("recovers", checked_starts::recovers),
         ("one aborts, stores fail", checked_starts::one_aborts),
+        ("one has no threads", checked_starts::one_has_no_threads),
+        ("one starts late", checked_starts::one_starts_late),
+        ("stores go bad", checked_starts::stores_go_bad),
     ];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
@@ -302,7 +308,7 @@ fn all_are_told_how_one_differs() {
 }
 
 /// An address of this host at which nobody listens.
-fn address() -> String {
+pub fn address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("tcp {}", listener.local_addr().unwrap())
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId};
 
-use crate::checked::{CASE, Job, PATIENT, begin, end_of, exchange, said};
+use crate::checked::{CASE, Job, PATIENT, address, begin, end_of, exchange, said};
 use crate::support::process::{Finished, Role, all_succeed};
 use crate::support::{assert_names, rank_counts, slower, still_works, watched};
 
@@ -66,8 +66,8 @@ fn who_does_not_come_is_named() {
     });
 }
 
-/// The last rank has sent what another one receives, and dies. Who waits for the device for more of it does not wait for the timeout, and neither does
-/// the drop.
+/// A rank has sent what another one receives, and dies: the last one, or rank 0, which holds the store. Who waits for the device for more of it does
+/// not wait for the timeout, and neither does the drop.
 pub fn one_dies_behind_a_message(role: Role) {
     gpucomm::set_default_timeout(slower(PATIENT));
     let exchange = exchange(&role);
@@ -75,26 +75,35 @@ pub fn one_dies_behind_a_message(role: Role) {
     let stream = Stream::new(comm.device()).unwrap();
     let mut x = DeviceBuffer::<f32>::zeroed(&stream, 12).unwrap();
     let last = role.size - 1;
+    let (dead, waits, how) = match &*std::env::var(CASE).unwrap() {
+        "the store dies" => (0, last, "has ended, and its server with it"),
+        _ => (last, 0, "has died"),
+    };
     match role.rank {
-        rank if rank == last => comm.send(&x, 0, &stream).unwrap(),
-        0 => comm.recv(&mut x, last, &stream).unwrap(),
+        rank if rank == dead => comm.send(&x, waits, &stream).unwrap(),
+        rank if rank == waits => comm.recv(&mut x, dead, &stream).unwrap(),
         _ => {}
     }
     stream.synchronize().unwrap();
     exchange.barrier().unwrap();
-    if role.rank == last {
+    if role.rank == dead {
+        exchange.get("waits").unwrap();
         std::process::abort();
     }
+    if role.rank == waits {
+        comm.recv(&mut x, dead, &stream).unwrap();
+        // The other one may have died before it is answered.
+        let _ = exchange.set("waits", &[]);
+    }
     let start = Instant::now();
-    if role.rank == 0 {
-        let error = comm.recv(&mut x, last, &stream).and_then(|()| stream.synchronize());
-        let error = error.expect_err("the last rank has died");
+    if role.rank == waits {
+        let error = stream.synchronize().expect_err("a rank has died");
         assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
-        assert_names(&error, &[&format!("rank {last} has died")]);
+        assert_names(&error, &[&format!("rank {dead} {how}")]);
         drop(comm);
     } else {
-        // It waits for the others: the end of rank 0 is its own.
-        let error = comm.wait_at_barrier(&stream).expect_err("the last rank has died");
+        // It waits for the others: the end of the one that waits is its own.
+        let error = comm.wait_at_barrier(&stream).expect_err("a rank has died");
         assert!(matches!(error, Error::Gone { .. } | Error::Aborted { .. }), "{error:?}");
     }
     assert!(start.elapsed() < slower(PATIENT / 4.0), "{:?}", start.elapsed());
@@ -105,7 +114,43 @@ pub fn one_dies_behind_a_message(role: Role) {
 fn who_waits_for_a_dead_one_on_the_device_is_told_at_once() {
     watched(90.0, || {
         for ranks in rank_counts(&[2, 3]) {
-            let mut job = Job::start("one dies behind a message", ranks, "", &[]);
+            for (case, place, dead) in [("one dies", String::new(), ranks - 1), ("the store dies", address(), 0)] {
+                let mut job = Job::start("one dies behind a message", ranks, &place, &[(CASE, case)]);
+                job.children.remove(dead).finish(slower(60.0));
+                all_succeed(std::mem::take(&mut job.children), slower(60.0));
+            }
+        }
+    });
+}
+
+/// The last rank dies. Messages between the others go on, long after all know of that: while they wait inside NCCL, then for the device.
+pub fn others_go_on(role: Role) {
+    let exchange = exchange(&role);
+    let comm = begin(&role, &exchange, true).unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    let mut x = DeviceBuffer::from_slice(&stream, &[role.rank as i32; 12]).unwrap();
+    exchange.barrier().unwrap();
+    if role.rank == role.size - 1 {
+        std::process::abort();
+    }
+    for round in 0..2 {
+        match role.rank {
+            0 => {
+                std::thread::sleep(slower(3.0));
+                comm.send(&x, 1, &stream).unwrap();
+            }
+            _ => comm.recv(&mut x, 0, &stream).unwrap(),
+        }
+        let got = x.to_vec(&stream);
+        assert!(matches!(&got, Ok(got) if *got == [0; 12]), "round {round}: {got:?}");
+    }
+}
+
+#[test]
+fn a_death_matters_to_those_who_wait_for_the_dead_one() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[3]) {
+            let mut job = Job::start("others go on", ranks, "", &[]);
             job.children.pop().unwrap().finish(slower(60.0));
             all_succeed(std::mem::take(&mut job.children), slower(60.0));
         }

@@ -13,8 +13,8 @@ use crate::grow;
 use crate::split::{gathered, sum};
 #[cfg(nccl_ge_2_29)]
 use crate::support::newer::since;
-use crate::support::process::{Finished, Role};
-use crate::support::{rank_counts, slower, watched};
+use crate::support::process::{Finished, Role, all_succeed};
+use crate::support::{rank_counts, skip, slower, watched};
 #[cfg(nccl_ge_2_29_7)]
 use crate::suspend;
 
@@ -209,6 +209,36 @@ fn what_is_made_is_checked() {
     watched(120.0, || {
         for ranks in rank_counts(&[2, 3, 4]) {
             Job::start("alike, made", ranks, "", &[]).succeed();
+        }
+    });
+}
+
+/// The last rank dies. The others go on without it, which takes NCCL longer than it takes them to know of the death.
+pub fn one_dies(role: Role) {
+    let exchange = exchange(&role);
+    let comm = begin(&role, &exchange, true).unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    exchange.barrier().unwrap();
+    let last = role.size - 1;
+    if role.rank == last {
+        std::process::abort();
+    }
+    let rest = comm.shrink(&[last]).unwrap();
+    assert_eq!(gathered(&rest, &stream, role.rank).unwrap(), (0..last).collect::<Vec<_>>());
+    assert!(comm.is_active());
+}
+
+#[test]
+fn a_shrink_without_the_dead_takes_its_time() {
+    watched(90.0, || {
+        if gpucomm::backend() != gpucomm::Backend::Emulator {
+            return skip("shrinks are slowed down by the emulator only");
+        }
+        for ranks in rank_counts(&[2, 3]) {
+            let faults = format!("late_start=rank0@2:{:?}", slower(4.0));
+            let mut job = Job::start("one dies, made", ranks, "", &[("GPUCOMM_EMULATOR_FAULTS", &faults)]);
+            job.children.pop().unwrap().finish(slower(60.0));
+            all_succeed(std::mem::take(&mut job.children), slower(60.0));
         }
     });
 }

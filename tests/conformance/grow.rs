@@ -11,6 +11,7 @@ use gpucomm::{
 
 use crate::split::{gathered, sum};
 use crate::support::newer::since;
+use crate::support::no_threads::forbid_threads;
 use crate::support::process::{Child, Role, all_succeed, spawn};
 use crate::support::random::rng;
 use crate::support::{assert_argument, assert_names, places, rank_counts, skip, slower, still_works, watched};
@@ -237,11 +238,16 @@ const CHILD: &str = "grow::child";
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(20.0));
-    let roles: [(&str, fn(Role) -> Result<()>); 5] = [
+    let roles: [(&str, fn(Role) -> Result<()>); 10] = [
         ("grows", grows),
         ("dies", dies),
         ("first refused", |role| refused(role, false)),
         ("last refused", |role| refused(role, true)),
+        ("swapped", swapped),
+        ("joins", joins),
+        ("no threads, old", |role| no_threads(role, 1)),
+        ("no threads, new", |role| no_threads(role, 2)),
+        ("leaves late", leaves_late),
         ("older", older),
     ];
     for (name, body) in roles {
@@ -256,11 +262,18 @@ const DIRECTORY: &str = "GPUCOMM_TEST_DIRECTORY";
 const BEFORE: &str = "GPUCOMM_TEST_BEFORE";
 
 fn start(role: &str, ranks: usize, before: usize) -> Vec<Child> {
+    start_with(role, ranks, before, "")
+}
+
+fn start_with(role: &str, ranks: usize, before: usize, faults: &str) -> Vec<Child> {
     let directory = std::env::temp_dir().join(format!("gpucomm-grow-{}-{ranks}-{before}-{role}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
     let (directory, before) = (directory.to_str().unwrap().to_owned(), before.to_string());
     let mut env = vec![(DIRECTORY, &*directory), (BEFORE, &*before)];
+    if !faults.is_empty() {
+        env.push(("GPUCOMM_EMULATOR_FAULTS", faults));
+    }
     if gpucomm::backend() == Backend::Emulator && gpucomm::nccl::version().unwrap() < FIRST {
         env.push(("GPUCOMM_EMULATOR_NCCL", "2.32.3"));
     }
@@ -346,7 +359,8 @@ fn dies(role: Role) -> Result<()> {
     let exchange = exchange(role)?;
     let old = first(role)?;
     if role.rank + 1 == role.size {
-        exchange.all_gather(&[1])?;
+        // It is ready, and joins.
+        exchange.all_gather(&[1, 0, 0, 0, 0, 0, 0, 0, 0])?;
         exchange.broadcast(0, &[])?;
         std::process::exit(0);
     }
@@ -388,6 +402,90 @@ fn all_are_told_that_one_cannot_grow() {
             }
             for role in ["first refused", "last refused"] {
                 all_succeed(start(role, ranks, before), slower(60.0));
+            }
+        }
+    });
+}
+
+/// The first two ranks have each other's numbers in the exchange.
+fn swapped(role: Role) -> Result<()> {
+    let rank = if role.rank < 2 { 1 - role.rank } else { role.rank };
+    let exchange = exchange(Role { rank, ..role })?;
+    let old = first(role)?;
+    match fails(role, &exchange, old.as_ref())? {
+        Error::InvalidArgument { what: "rank in the exchange", .. } => assert!(role.rank < 2),
+        error @ Error::Exchange { .. } => assert_names(&error, &["it cannot go on", "rank in the exchange"]),
+        other => panic!("{other:?}"),
+    }
+    exchange.barrier()
+}
+
+/// Rank 1, which is there, comes as a new one.
+fn joins(role: Role) -> Result<()> {
+    let exchange = exchange(role)?;
+    let old = first(role)?;
+    let error = fails(role, &exchange, old.as_ref().filter(|_| role.rank != 1))?;
+    assert!(matches!(error, Error::Disagreement { rank: 1, peer: 0, .. }), "{error:?}");
+    assert_names(&error, &["expected grow_over of a communicator of 2 ranks, got join_over"]);
+    exchange.barrier()
+}
+
+/// A rank can start no threads: one that is there, or a new one.
+fn no_threads(role: Role, without: usize) -> Result<()> {
+    let exchange = exchange(role)?;
+    let old = first(role)?;
+    // The kernel may not let it.
+    let forbidden = role.rank != without || forbid_threads();
+    if exchange.all_gather(&[u8::from(forbidden)])?.contains(&vec![0]) {
+        skip("this kernel does not let a process forbid its own threads");
+        return Ok(());
+    }
+    let error = fails(role, &exchange, old.as_ref())?;
+    match &error {
+        Error::InvalidUsage { .. } => assert_eq!(role.rank, without),
+        Error::Exchange { .. } => assert_names(&error, &[&format!("rank {without}"), "it cannot go on"]),
+        other => panic!("{other:?}"),
+    }
+    assert_names(&error, &["a thread cannot be started"]);
+    exchange.barrier()
+}
+
+#[test]
+fn all_are_told_who_does_not_fit() {
+    watched(180.0, || {
+        if gpucomm::backend() != Backend::Emulator && gpucomm::nccl::version().unwrap() < FIRST {
+            return skip("NCCL is older than 2.29.2");
+        }
+        for ranks in rank_counts(&[3]) {
+            for role in ["swapped", "joins", "no threads, old", "no threads, new"] {
+                all_succeed(start(role, ranks, 2), slower(60.0));
+            }
+        }
+    });
+}
+
+/// One rank leaves NCCL later than the others have grown, and left the exchange: which is no death.
+fn leaves_late(role: Role) -> Result<()> {
+    let exchange = exchange(role)?;
+    let comm = match &first(role)? {
+        Some(old) => old.grow_over(&exchange),
+        // SAFETY: all processes of one test run the same role.
+        None => unsafe { Communicator::join_over(role.device()?, &exchange, &InitOptions::default()) },
+    };
+    drop(exchange);
+    use_it(&comm?)
+}
+
+#[test]
+fn who_has_grown_may_leave_the_exchange() {
+    watched(120.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("starts are slowed down by the emulator only");
+        }
+        for ranks in rank_counts(&[2]) {
+            for late in ["rank0@2", "rank1@1"] {
+                let faults = format!("late_start={late}:{:?}", slower(3.0));
+                all_succeed(start_with("leaves late", ranks, 1, &faults), slower(60.0));
             }
         }
     });

@@ -11,6 +11,7 @@
 //! | `async_error=rank1@op4` | instead of its operation 4, rank 1's communicator gets an asynchronous error |
 //! | `oom=device0@3` | the third allocation on device 0 fails |
 //! | `start=rank1@2` | the second start of a rank 1 in this process fails before it meets the others |
+//! | `late_start=rank0@2:2s` | the second start of a rank 0 in this process, or of a part of a communicator in which it is rank 0, ends 2 s after all have met |
 //! | `lose=device0@op5` | device 0 is lost when it comes to its work number 5: that, and what is queued, never runs, and every call that touches it, or another device of its process, fails from then on; with `GPUCOMM_EMULATOR_LOST=device` the others stay |
 //! | `slow=device0@op5:5ms` | the work number 5 of device 0 begins 5 ms late; with `slow_copy`, `slow_fill`, `slow_function` (of the host), `slow_communication` only if it is that |
 //! | `slow_wait=device0@op3:5ms` | streams of device 0 stay 5 ms longer where they wait for another for the third time, or take the time of an event |
@@ -59,6 +60,8 @@ enum Effect {
     OutOfMemory,
     /// A start fails.
     Start,
+    /// A start ends late.
+    LateStart(Duration),
     /// A device is lost in front of a piece of work.
     Lose,
     /// Some work begins late, or all.
@@ -158,20 +161,33 @@ pub(crate) fn on_start(rank: usize) -> bool {
     on_next(&COUNTS, Effect::Start, rank as u64)
 }
 
+/// How much later than all have met this start of `rank` is to end. Counts the starts.
+#[cfg(feature = "nccl")]
+pub(crate) fn on_end_of_start(rank: usize) -> Option<Duration> {
+    static COUNTS: Counts = LazyLock::new(Mutex::default);
+    let number = next(&COUNTS, rank as u64)?;
+    PLAN.rules.iter().enumerate().find_map(|(index, rule)| match rule.effect {
+        Effect::LateStart(delay) => rule.acts(PLAN.seed, index, rank as u64, number).then_some(delay),
+        _ => None,
+    })
+}
+
 type Counts = LazyLock<Mutex<HashMap<u64, u64>>>;
 
 /// Whether `effect` hits the next event of `who`.
 fn on_next(counts: &Counts, effect: Effect, who: u64) -> bool {
+    next(counts, who).is_some_and(|number| PLAN.hits(effect, who, number))
+}
+
+/// The number of the next event of `who`; `None` where there are no rules.
+fn next(counts: &Counts, who: u64) -> Option<u64> {
     if PLAN.rules.is_empty() {
-        return false;
+        return None;
     }
-    let number = {
-        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = counts.entry(who).or_default();
-        *number += 1;
-        *number
-    };
-    PLAN.hits(effect, who, number)
+    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = counts.entry(who).or_default();
+    *number += 1;
+    Some(*number)
 }
 
 impl Plan {
@@ -202,6 +218,7 @@ impl Plan {
             let (place, prefix, example) = match name {
                 "oom" => ("device", "", "oom=device0@3 or oom=0.01"),
                 "start" => ("rank", "", "start=rank1@2 or start=0.01"),
+                "late_start" => ("rank", "", "late_start=rank0@2:2s or late_start=0.01:5ms"),
                 "lose" => ("device", "op", "lose=device0@op5 or lose=0.001"),
                 "slow" | "slow_copy" | "slow_fill" | "slow_function" | "slow_communication" | "slow_wait" => {
                     ("device", "op", "slow=device0@op5:5ms or slow=0.1:2ms")
@@ -210,9 +227,9 @@ impl Plan {
                 "die" => ("rank", "op", "die=rank1@op5 or die=0.001"),
                 "hang" => ("rank", "op", "hang=rank1@op5 or hang=0.001"),
                 "async_error" => ("rank", "op", "async_error=rank1@op5 or async_error=0.001"),
-                _ => return Err(wrong("seed, die, hang, late, async_error, oom, start, lose or slow")),
+                _ => return Err(wrong("seed, die, hang, late, async_error, oom, start, late_start, lose or slow")),
             };
-            let timed = name == "late" || name.starts_with("slow");
+            let timed = name.starts_with("late") || name.starts_with("slow");
             let (when, delay) = match value.split_once(':') {
                 Some((when, delay)) if timed => (when, duration(delay).ok_or_else(|| wrong(example))?),
                 None if !timed => (value, Duration::ZERO),
@@ -226,6 +243,7 @@ impl Plan {
                 "async_error" => Effect::Rank(Fault::AsyncError),
                 "lose" => Effect::Lose,
                 "start" => Effect::Start,
+                "late_start" => Effect::LateStart(delay),
                 "slow" => Effect::Slow(None, delay),
                 "slow_copy" => Effect::Slow(Some(Work::Copy), delay),
                 "slow_fill" => Effect::Slow(Some(Work::Fill), delay),
@@ -336,6 +354,14 @@ mod tests {
         assert_eq!(plan.fault(0, 2), Some(Fault::Late(Duration::from_millis(200))));
         assert!(plan.hits(Effect::OutOfMemory, 0, 3) && plan.hits(Effect::Lose, 2, 3));
         assert!(!plan.hits(Effect::OutOfMemory, 0, 2) && !plan.hits(Effect::Lose, 0, 3));
+    }
+
+    #[test]
+    fn a_start_ends_late() {
+        let plan = Plan::parse("late_start=rank2@1:3s").expect("valid");
+        assert_eq!(plan.rules[0].effect, Effect::LateStart(Duration::from_secs(3)));
+        assert_eq!(plan.rules[0].when, When::At { who: 2, number: 1 });
+        assert!(Plan::parse("late_start=rank2@1").is_err(), "for how long?");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::choice::Choice;
@@ -66,8 +66,10 @@ pub(crate) struct Checked {
     pub(crate) splits: Splits,
     pub(super) seats: Seats,
     dispute: Dispute,
-    /// A rank that has died, and how.
-    dead: OnceLock<(usize, String)>,
+    /// Ranks that have died, and how.
+    dead: Mutex<Vec<(usize, String)>>,
+    /// Ranks that what NCCL does at present goes on without.
+    spared: Mutex<Arc<[usize]>>,
 }
 
 /// What has come of a round so far.
@@ -105,7 +107,8 @@ impl Checked {
             splits: Splits::new(size),
             seats: Seats::default(),
             dispute: Dispute::new(part),
-            dead: OnceLock::new(),
+            dead: Mutex::default(),
+            spared: Mutex::new(Arc::default()),
         }
     }
 
@@ -297,25 +300,35 @@ impl Checked {
         Ok(self.exchange("end")?.note_of_any(END, within)?.and_then(|bytes| End::decode(&bytes)))
     }
 
-    /// The first other rank that the store knows to have ended without having closed, and how. Those that have closed are added to `closed`.
-    pub(crate) fn departed(&self, closed: &mut Vec<usize>, within: Duration) -> Option<(usize, String)> {
-        let others = (0..self.size()).filter(|rank| *rank != self.rank() && !closed.contains(rank));
-        let (rank, how) = self.exchange("wait").ok()?.departed_of(&others.collect::<Vec<_>>(), within)?;
-        if self.has_left("wait", rank).ok()?.is_some() {
-            closed.push(rank);
-            return None;
-        }
-        Some((rank, how))
+    /// The first other rank that the store knows to have died, and how: it has ended without having closed its communicator. Leaves out
+    /// those in `known`, to which it and all that have closed are added.
+    pub(crate) fn departed(&self, known: &mut Vec<usize>, within: Duration) -> Option<(usize, String)> {
+        let has_closed = |rank| Ok(self.has_left("wait", rank)?.is_some());
+        let dead = self.exchange("wait").ok()?.departed(known, within, has_closed)?;
+        known.push(dead.0);
+        Some(dead)
     }
 
-    /// That rank has died: who waits for the device waits in vain from now on.
+    /// That rank has died: whoever waits for it waits in vain from now on.
     pub(crate) fn set_dead(&self, (rank, how): (usize, String)) {
-        let _ = self.dead.set((rank, format!("{how}; rank {} waits for it", self.rank())));
+        locked(&self.dead).push((rank, format!("{how}; rank {} waits for it", self.rank())));
     }
 
-    /// Why who waits for the device does so in vain.
-    pub(crate) fn in_vain(&self) -> Option<Error> {
-        self.dead.get().map(|(rank, how)| Error::Gone { operation: "wait", rank: *rank, how: how.clone() })
+    /// Why a wait is in vain that needs the ranks of which `needs` says so.
+    pub(crate) fn in_vain(&self, needs: impl Fn(usize) -> bool) -> Option<Error> {
+        let dead = locked(&self.dead);
+        let (rank, how) = dead.iter().find(|(rank, _)| needs(*rank))?;
+        Some(Error::Gone { operation: "wait", rank: *rank, how: how.clone() })
+    }
+
+    /// What NCCL does from now on goes on without these ranks.
+    pub(crate) fn spare(&self, ranks: Arc<[usize]>) {
+        *locked(&self.spared) = ranks;
+    }
+
+    /// Whether what NCCL does goes on without that rank.
+    pub(crate) fn spares(&self, rank: usize) -> bool {
+        locked(&self.spared).contains(&rank)
     }
 
     /// This rank comes to nothing more, as it is closed.
@@ -354,4 +367,35 @@ impl Checked {
 pub(super) fn unreadable(operation: &'static str, key: String, len: usize) -> Error {
     let reason = format!("expected what a rank is about to do, got {len} bytes that are something else");
     Error::Exchange { operation, key, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::exchange::Threads;
+
+    /// A death is found at once behind any number of ranks that have closed before.
+    #[test]
+    fn those_that_have_closed_hide_no_death() {
+        let place = Threads::new(9);
+        let join = |rank| Checked::new(Exchange::join(place.store(rank).unwrap()).unwrap(), None);
+        let all: Vec<_> = thread::scope(|scope| {
+            let all: Vec<_> = (0..9).map(|rank| scope.spawn(move || join(rank))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let mut all = all.into_iter();
+        let own = all.next().unwrap();
+        // The last one has not closed.
+        all.for_each(|one| {
+            if one.rank() < 8 {
+                one.leave();
+            }
+        });
+        let mut known = Vec::new();
+        assert_eq!(own.departed(&mut known, LAST).map(|(rank, _)| rank), Some(8));
+        assert_eq!(known, (1..=8).collect::<Vec<_>>());
+        assert_eq!(own.departed(&mut known, LAST), None);
+    }
 }

@@ -11,6 +11,7 @@ use crate::nccl::agree::regroup::Plan;
 use crate::nccl::enqueue::submit;
 use crate::nccl::lifecycle::start_child::Wish;
 use crate::nccl::local_ranks::growth::Open;
+use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS, LocalRanks};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -20,7 +21,7 @@ use crate::sys;
 use crate::version::{self, Version};
 
 /// The first version in which communicators grow.
-const FIRST: Version = Version::new(2, 29, 2);
+pub(crate) const FIRST: Version = Version::new(2, 29, 2);
 
 /// What new ranks need to join.
 pub(crate) struct Invited {
@@ -89,12 +90,10 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
     Ok(Invited { id: open.id, key, size, clique, config, timeout })
 }
 
-/// Checks whether `inner` can grow by so many ranks now, as far as that is known before the others
-/// come.
-pub(crate) fn ready(operation: &'static str, inner: &Inner, more: usize) -> Result<()> {
-    submit::outside_of_groups(operation)?;
-    outside_of_host_functions(operation)?;
-    version::needs(operation, FIRST)?;
+/// Waits until `inner` has done what was enqueued, and checks whether it can grow by so many ranks,
+/// as far as that is known before the others come.
+pub(crate) fn ready(operation: &'static str, inner: &Arc<Inner>, more: usize) -> Result<()> {
+    approach(operation, &[inner])?;
     inner.refusal(operation).map_or(Ok(()), Err)?;
     size_of(operation, inner, more)?;
     inner.local_ranks.growth.refuse(operation)?;
@@ -102,8 +101,13 @@ pub(crate) fn ready(operation: &'static str, inner: &Inner, more: usize) -> Resu
 }
 
 /// Makes a communicator of all ranks of that of `members`, which one thread drives, and of `more`
-/// ranks that were invited.
-pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize) -> Result<Vec<Arc<Inner>>> {
+/// ranks that were invited. `helper` is the thread of a single member, if there is one already.
+pub(crate) fn grow(
+    operation: &'static str,
+    members: &[&Arc<Inner>],
+    more: usize,
+    mut helper: Option<Helper>,
+) -> Result<Vec<Arc<Inner>>> {
     version::needs(operation, FIRST)?;
     let mut brings = Vec::with_capacity(members.len());
     for inner in members {
@@ -115,7 +119,7 @@ pub(crate) fn grow(operation: &'static str, members: &[&Arc<Inner>], more: usize
             return Err(Error::argument(operation, "more", format_args!("{}, as were invited", open.more), more));
         }
         let wish = Wish::Grow { size, id: own.map(|open| open.id) };
-        brings.push(Bring { wish, place: None, joins: true, config: None });
+        brings.push(Bring { wish, place: None, joins: true, config: None, helper: helper.take() });
     }
     let grown = regroup(operation, members, &Plan::Grow(more), brings)?;
     Ok(grown.into_iter().flatten().collect())

@@ -45,12 +45,15 @@ pub(super) struct Bring {
     pub(super) joins: bool,
     /// The configuration of that communicator.
     pub(super) config: Option<ChildConfig>,
+    /// The thread of the child, if there is one already.
+    pub(super) helper: Option<Helper>,
 }
 
 impl Bring {
     /// What a rank asks for in a split.
     pub(super) fn of(ask: &Ask) -> Self {
-        Self { wish: ask.wish(), place: ask.choice(), joins: ask.color.is_some(), config: ask.config.clone() }
+        let config = ask.config.clone();
+        Self { wish: ask.wish(), place: ask.choice(), joins: ask.color.is_some(), config, helper: None }
     }
 }
 
@@ -72,7 +75,7 @@ pub(crate) fn shrink(
     let terms = configs.iter().flatten().next().map(|config| Arc::clone(&config.terms));
     let brings = configs.into_iter().map(|config| {
         let excluded = sorted.iter().map(|&rank| rank as c_int).collect();
-        Bring { wish: Wish::Shrink { excluded }, place: None, joins: true, config }
+        Bring { wish: Wish::Shrink { excluded }, place: None, joins: true, config, helper: None }
     });
     regroup(operation, members, &Plan::Without(sorted.as_slice().into(), terms), brings.collect())
 }
@@ -122,13 +125,17 @@ pub(super) fn regroup(
     operation: &'static str,
     members: &[&Arc<Inner>],
     plan: &Plan,
-    brings: Vec<Bring>,
+    mut brings: Vec<Bring>,
 ) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
     let _call = Call::begin();
     // Everything that may fail here comes before the other ranks rely on this one.
-    let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
+    let helpers = members.iter().zip(&mut brings).map(|(inner, bring)| match bring.helper.take() {
+        Some(helper) => Ok(helper),
+        None => Helper::start(operation, inner.device),
+    });
+    let helpers = helpers.collect::<Result<Vec<_>>>()?;
     let grows = matches!(plan, Plan::Grow(_));
     if !grows {
         members.iter().try_for_each(|inner| inner.local_ranks.growth.refuse(operation))?;
@@ -161,8 +168,10 @@ pub(super) fn regroup(
         let parts = parts.collect::<Result<Vec<Part>>>()?;
         let apart: Vec<_> =
             parts.iter().filter_map(|part| Some(Arc::clone(&part.child.as_ref()?.local_ranks))).collect();
+        spare(&refs, plan);
         let divided = divide(operation, parts);
         drop(promised);
+        spare(&refs, &Plan::Split);
         if let Err(error) | Ok(Err(error)) = &divided {
             // Ranks of this process for which the call succeeds wait for these.
             apart.iter().for_each(|local_ranks| {
@@ -299,6 +308,16 @@ pub(super) fn meet<'a>(
 fn come(in_process: &InProcess, inner: &Inner, plan: &Plan, place: &regroup::Place) {
     let promise = |ranks: &[usize]| connect::promise(inner, ranks, Inner::promise_division);
     in_process.regroup.come(inner.rank, plan, place.clone(), promise);
+}
+
+/// Notes that NCCL's work for `members` goes on without the ranks that `plan` leaves out. Nobody
+/// waits for these ranks, dead or not.
+fn spare(members: &[&Inner], plan: &Plan) {
+    let spared = match plan {
+        Plan::Without(excluded, _) => Arc::clone(excluded),
+        Plan::Split | Plan::Resume | Plan::Grow(_) => Arc::default(),
+    };
+    members.iter().filter_map(|inner| inner.checked.get()).for_each(|checked| checked.spare(Arc::clone(&spared)));
 }
 
 /// The ranks that the child of `inner` belongs to.

@@ -18,6 +18,7 @@ use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::warnings::said;
 use crate::nccl::wait::departure;
+use crate::nccl::wait::needed;
 use crate::nccl::wait::pending;
 use crate::sys;
 
@@ -83,7 +84,8 @@ impl Worker for Inner {
     }
 
     fn look_around(&self, done: u64, last: u64) {
-        let dead = || self.checked.get().and_then(|checked| checked.in_vain());
+        let needs = |rank| needed::on_device(self, rank, done, last);
+        let dead = || self.checked.get().and_then(|checked| checked.in_vain(needs));
         departure::on_device(self, done, last).or_else(dead).into_iter().for_each(|error| abort_clique(self, &error));
     }
 

@@ -3,7 +3,7 @@
 //! | to | see |
 //! |---|---|
 //! | start ranks, or ranks made from other communicators | [`start`], [`start_over_exchange`], [`start_child`] |
-//! | learn that a rank has failed | [`health`] (every wait), [`watchdog`] (calls that stay inside NCCL), [`peer_listener`] (other processes) |
+//! | learn that a rank has failed | [`departures`] (starts over an exchange), [`health`] (every wait), [`watchdog`] (calls that stay inside NCCL), [`peer_listener`] (other processes) |
 //! | end it, and all that end with it | [`abort`], which uses [`interrupt`], [`quiesce`] and [`release`] |
 //! | stop it, and make others of it | [`revoke`] |
 //! | end it in order | [`close`], [`drop`](mod@drop) |
@@ -15,6 +15,7 @@
 
 pub(crate) mod abort;
 pub(crate) mod close;
+mod departures;
 pub(crate) mod drop;
 pub(crate) mod handover;
 pub(crate) mod health;

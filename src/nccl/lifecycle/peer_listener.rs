@@ -16,6 +16,7 @@ use crate::nccl::agree::told::End;
 use crate::nccl::rank::helper::cannot_start;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::state::State;
+use crate::nccl::wait::needed;
 
 /// How long one look into the store takes, and so how late the others may learn that the
 /// communicator has ended here.
@@ -31,28 +32,46 @@ const ASKS: Duration = Duration::from_millis(200);
 /// that does not need that rank is done.
 const REST: u32 = 10;
 
+/// What the thread listens for. The thread drops the sender after it has let go of the others.
+type Request = (Weak<Inner>, Arc<Checked>, Sender<()>);
+
+/// The thread, before it is known which communicator it listens for.
+#[derive(Debug, Clone)]
+pub(crate) struct ListenerThread(Sender<Request>);
+
+impl ListenerThread {
+    /// Starts the thread, before there is a communicator. Until there is one, it uses nothing of
+    /// the exchange.
+    pub(crate) fn start(operation: &'static str) -> Result<Self> {
+        let (sender, receiver) = mpsc::channel::<Request>();
+        let run = move || {
+            if let Ok((inner, checked, heard)) = receiver.recv() {
+                listen(&inner, &checked);
+                drop((checked, heard));
+            }
+        };
+        let started = thread::Builder::new().name("gpucomm-checked".into()).spawn(run);
+        started.map_err(|error| cannot_start(operation, &error))?;
+        Ok(Self(sender))
+    }
+}
+
 /// The thread, and what a communicator compares that is about to be started.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerListener {
     checked: Arc<Checked>,
-    sender: Sender<(Weak<Inner>, Arc<Checked>)>,
+    thread: ListenerThread,
 }
 
 impl PeerListener {
-    /// Starts the thread, before there is a communicator. Until there is one, it uses nothing of
-    /// the exchange.
+    /// The thread, for a communicator that compares over `checked`.
+    pub(crate) fn new(thread: ListenerThread, checked: Checked) -> Self {
+        Self { checked: Arc::new(checked), thread }
+    }
+
+    /// Starts the thread.
     pub(crate) fn start(operation: &'static str, checked: Checked) -> Result<Self> {
-        let (sender, receiver) = mpsc::channel::<(Weak<Inner>, Arc<Checked>)>();
-        let heard = checked.is_heard();
-        let run = move || {
-            if let Ok((inner, checked)) = receiver.recv() {
-                listen(&inner, &checked);
-            }
-            drop(heard);
-        };
-        let started = thread::Builder::new().name("gpucomm-checked".into()).spawn(run);
-        started.map_err(|error| cannot_start(operation, &error))?;
-        Ok(Self { checked: Arc::new(checked), sender })
+        Ok(Self::new(ListenerThread::start(operation)?, checked))
     }
 
     /// Starts the thread for a part of these ranks, which are listed in their order in the part.
@@ -63,7 +82,8 @@ impl PeerListener {
     /// Listens for `inner`, before it does anything.
     pub(crate) fn listen(self, inner: &Arc<Inner>) {
         let _ = inner.checked.set(Arc::clone(&self.checked));
-        let _ = self.sender.send((Arc::downgrade(inner), self.checked));
+        let heard = self.checked.is_heard();
+        let _ = self.thread.0.send((Arc::downgrade(inner), self.checked, heard));
     }
 }
 
@@ -72,23 +92,22 @@ fn listen(inner: &Weak<Inner>, checked: &Checked) {
     let (mut pause, mut deaths) = (LOOK, Deaths::default());
     while let Some(true) = inner.upgrade().map(|inner| go_on(&inner, checked)) {
         match checked.ended(LOOK) {
-            Ok(None) => {
-                pause = LOOK;
-                deaths.look(inner, checked);
-            }
+            Ok(None) => pause = LOOK,
             Ok(Some(end)) => {
                 if let Some(inner) = inner.upgrade() {
                     abort_clique(&inner, &end.error("wait"));
                 }
                 return;
             }
-            // Nobody serves this rank any more. Its next operation says so.
-            Err(Error::Gone { .. }) => return,
+            // Nobody serves this rank any more. Threads that wait for the rank that did must still
+            // learn that it has died.
+            Err(Error::Gone { .. }) => thread::sleep(LOOK),
             Err(_) => {
                 thread::sleep(pause);
                 pause = (2 * pause).min(PAUSE);
             }
         }
+        deaths.look(inner, checked);
     }
 }
 
@@ -96,36 +115,39 @@ fn listen(inner: &Weak<Inner>, checked: &Checked) {
 #[derive(Default)]
 struct Deaths {
     asked: Option<Instant>,
-    /// Those that had closed before.
-    closed: Vec<usize>,
-    /// The first that has died, and how often the thread has looked since.
-    dead: Option<((usize, String), u32)>,
-    /// The visit to NCCL that goes on since then, and for how many looks.
+    /// Those that had closed before, or have died.
+    known: Vec<usize>,
+    /// Those that have died, and how often the thread has looked since.
+    dead: Vec<((usize, String), u32)>,
+    /// The visit to NCCL that goes on since the first death, and for how many looks.
     inside: (u64, u32),
 }
 
 impl Deaths {
     fn look(&mut self, inner: &Weak<Inner>, checked: &Checked) {
-        let Some((dead, looks)) = &mut self.dead else {
-            if self.asked.is_none_or(|asked| asked.elapsed() >= ASKS) {
-                self.dead = checked.departed(&mut self.closed, LOOK).map(|dead| (dead, 0));
-                self.asked = Some(Instant::now());
+        if self.asked.is_none_or(|asked| asked.elapsed() >= ASKS) {
+            while let Some(dead) = checked.departed(&mut self.known, LOOK) {
+                self.dead.push((dead, 0));
             }
-            return;
-        };
-        *looks = looks.saturating_add(1);
-        if *looks < REST {
+            self.asked = Some(Instant::now());
+        }
+        for (dead, looks) in &mut self.dead {
+            *looks = looks.saturating_add(1);
+            if *looks == REST {
+                // Threads that wait for the device, or come to a round, then find it there. Those
+                // that wait inside NCCL do neither.
+                checked.set_dead(dead.clone());
+            }
+        }
+        if self.dead.is_empty() {
             return;
         }
-        // Threads that wait for the device, or come to a round, then find it there. Those that wait
-        // inside NCCL do neither.
-        checked.set_dead(dead.clone());
         let Some(inner) = inner.upgrade() else { return };
         let visit = inner.visit();
         self.inside = (visit, if self.inside.0 == visit { self.inside.1.saturating_add(1) } else { 0 });
         if visit % 2 == 1
             && self.inside.1 >= REST
-            && let Some(error) = checked.in_vain()
+            && let Some(error) = checked.in_vain(|rank| needed::inside(&inner, checked, rank, visit))
         {
             abort_clique(&inner, &error);
         }

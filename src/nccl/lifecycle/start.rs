@@ -12,7 +12,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::abort::start_abort;
 use super::scope::{self, Scope};
@@ -42,9 +42,6 @@ const FUNCTION: &str = "ncclCommInitRankConfig";
 /// How often a start looks whether the program that it is part of has failed.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// How often a start asks an exchange which ranks have ended.
-pub(super) const ASKS: Duration = Duration::from_millis(100);
-
 /// How long a start goes on after a rank has ended.
 pub(super) const REST: Duration = Duration::from_millis(500);
 
@@ -57,11 +54,11 @@ pub(crate) fn one_rank(
     rank: usize,
     options: &InitOptions,
 ) -> Result<Arc<Inner>> {
-    let ranks = begin_rank(operation, device, size, ids, rank, options)?.wait()?;
+    let ranks = begin_rank(operation, device, size, ids, rank, options, None)?.wait()?;
     ranks.into_iter().next().ok_or_else(|| nothing(operation))
 }
 
-/// Starts one rank, without waiting.
+/// Starts one rank, without waiting. `helper` is its thread, if there is one already.
 pub(crate) fn begin_rank(
     operation: &'static str,
     device: Device,
@@ -69,10 +66,18 @@ pub(crate) fn begin_rank(
     ids: Vec<UniqueId>,
     rank: usize,
     options: &InitOptions,
+    helper: Option<Helper>,
 ) -> Result<Starting> {
     check_unchecked(operation, options)?;
     check_rank(operation, rank, size)?;
-    Start { operation, ids, grows: None, size, ranks: vec![(rank, device)] }.begin(options)
+    Start { operation, ids, grows: None, size, ranks: vec![(rank, device)] }.begin(options, helper)
+}
+
+/// Starts the threads that a start of a rank on `device` needs, for a caller that must have them
+/// before the other ranks rely on this one.
+pub(crate) fn helper(operation: &'static str, device: Device) -> Result<Helper> {
+    watchdog::start(operation)?;
+    Helper::start(operation, device)
 }
 
 /// Starts one rank of a communicator that has several ids.
@@ -133,7 +138,7 @@ fn check_rank(operation: &'static str, rank: usize, size: usize) -> Result<()> {
 }
 
 /// Starts a rank that joins a communicator that grows, and that goes by `key` in this process,
-/// without waiting.
+/// without waiting. `helper` is its thread, if there is one already.
 #[cfg(nccl_ge_2_29)]
 pub(crate) fn newcomer(
     operation: &'static str,
@@ -141,12 +146,13 @@ pub(crate) fn newcomer(
     (id, key): (UniqueId, UniqueId),
     (size, rank): (usize, usize),
     options: &InitOptions,
+    helper: Option<Helper>,
 ) -> Result<Starting> {
     check_unchecked(operation, options)?;
     version::needs(operation, version::Version::new(2, 29, 2))?;
     check_rank(operation, rank, size)?;
     let start = Start { operation, ids: vec![id], grows: Some(key), size, ranks: vec![(rank, device)] };
-    start.begin(options)
+    start.begin(options, helper)
 }
 
 /// Starts all ranks of a communicator in this process.
@@ -197,17 +203,21 @@ struct Start {
 
 impl Start {
     fn run(self, options: &InitOptions) -> Result<Vec<Arc<Inner>>> {
-        self.begin(options)?.wait()
+        self.begin(options, None)?.wait()
     }
 
-    /// Starts the ranks, without waiting for others.
-    fn begin(self, options: &InitOptions) -> Result<Starting> {
+    /// Starts the ranks, without waiting for others. `helper` is the thread of a single rank, if
+    /// there is one already.
+    fn begin(self, options: &InitOptions, helper: Option<Helper>) -> Result<Starting> {
         let Self { operation, ids, grows, size, ranks } = self;
         let Some(key) = grows.as_ref().or(ids.first()) else { return Err(nothing(operation)) };
         let deadline = Deadline::after(options.timeout);
         // All threads that the communicators will ever need, before there is one.
         watchdog::start(operation)?;
-        let helpers = ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?;
+        let helpers = match helper {
+            Some(helper) => vec![helper],
+            None => ranks.iter().map(|(_, device)| Helper::start(operation, *device)).collect::<Result<Vec<_>>>()?,
+        };
         let shares = environment::shares(options.config.shares());
         let local_ranks = LOCAL_RANKS.join(key, ranks.len(), shares);
         let config = local_ranks.keep_config(options.config.clone());
@@ -269,17 +279,14 @@ impl Starting {
     }
 
     /// Waits as [`wait`](Self::wait) does, unless a rank has gone. `gone` is called now and then,
-    /// and may take the time that it is passed.
-    pub(crate) fn wait_unless(mut self, gone: impl Fn(Duration) -> Option<Error>) -> Result<Vec<Arc<Inner>>> {
-        let (mut asked, mut lost) = (Instant::now(), None);
+    /// and does not wait.
+    pub(crate) fn wait_unless(mut self, gone: impl Fn() -> Option<Error>) -> Result<Vec<Arc<Inner>>> {
+        let mut lost = None;
         loop {
             if let Some(end) = self.ask_within(self.deadline.remaining().min(LOOK)) {
                 return end;
             }
-            if lost.is_none() && asked.elapsed() >= ASKS {
-                lost = gone(self.deadline.remaining().min(ASKS)).map(|error| (Deadline::after(REST), error));
-                asked = Instant::now();
-            }
+            lost = lost.or_else(|| Some((Deadline::after(REST), gone()?)));
             // Not at once: a rank may have started, and ended after that.
             if let Some((_, error)) = lost.take_if(|(rest, _)| rest.expired()) {
                 Trouble::starting(&self.local_ranks.lineage, &self.ranks, self.size, &error).write();

@@ -3,20 +3,19 @@
 
 use std::slice;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::sync::mpsc;
 
 use super::abort::start_abort;
-use super::peer_listener::PeerListener;
-use super::start::{self, ASKS, REST, Starting};
+use super::departures::DepartureThread;
+use super::peer_listener::{ListenerThread, PeerListener};
+use super::start::{self, REST, Starting};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Reader, Writer};
 use crate::nccl::agree::checked::Checked;
 use crate::nccl::agree::terms::{self, Terms};
 use crate::nccl::agree::told::{decode_terms, encode_terms};
-use crate::nccl::rank::helper::cannot_start;
+use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::environment;
@@ -59,11 +58,32 @@ impl Settings {
 
 /// The settings of this rank.
 fn settings(operation: &'static str, options: &InitOptions) -> Result<Settings> {
+    outside_of_host_functions(operation)?;
     version::check_nccl()?;
     environment::check(operation)?;
     options.config.check(operation)?;
     let is_checked = environment::checked(operation)? || options.checked;
     Ok(Settings { is_checked, nccl: version::running_nccl()?.to_string(), terms: options.config.terms() })
+}
+
+/// The threads that a rank needs for a start. They run before the other ranks rely on this one.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    pub(crate) helper: Helper,
+    pub(crate) departures: DepartureThread,
+    /// For a checked communicator.
+    listener: Option<ListenerThread>,
+}
+
+impl Threads {
+    /// Starts the threads of a rank on `device`.
+    pub(crate) fn start(operation: &'static str, device: Device, is_checked: bool) -> Result<Self> {
+        Ok(Self {
+            helper: start::helper(operation, device)?,
+            departures: DepartureThread::start(operation)?,
+            listener: is_checked.then(|| ListenerThread::start(operation)).transpose()?,
+        })
+    }
 }
 
 /// Starts the rank that this process is in `exchange`.
@@ -73,15 +93,13 @@ pub(crate) fn one_rank(
     exchange: &Exchange,
     options: &InitOptions,
 ) -> Result<Arc<Inner>> {
-    outside_of_host_functions(operation)?;
     let exchange = exchange.within(options.timeout);
-    let settings = settings(operation, options);
-    let is_checked = settings.as_ref().is_ok_and(|settings| settings.is_checked);
-    let own = settings.and_then(|own| {
+    let own = settings(operation, options).and_then(|own| {
+        let threads = Threads::start(operation, device, own.is_checked)?;
         let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
-        Ok(Seat::of(device).encode(own.encode().bytes(&id)).0)
+        Ok((threads, Seat::of(device).encode(own.encode().bytes(&id)).0))
     });
-    let gathered = exchange.gather_ready(operation, own)?;
+    let (threads, gathered) = exchange.gather_ready(operation, own)?;
     let (mut id, mut seats) = (None, Vec::new());
     let mut first = None;
     for (rank, bytes) in gathered.iter().enumerate() {
@@ -101,7 +119,7 @@ pub(crate) fn one_rank(
         return Err(Error::InvalidUsage { operation, reason });
     }
     let id = id.ok_or_else(|| unreadable(operation, 0, 0))?;
-    with_id(operation, device, &exchange, &id, options, is_checked)
+    begin(operation, device, &exchange, &id, options, threads)
 }
 
 /// Starts it with an id that all ranks have, after they have agreed whether the communicator is
@@ -114,57 +132,74 @@ pub(crate) fn with_id(
     options: &InitOptions,
     is_checked: bool,
 ) -> Result<Arc<Inner>> {
-    let listener = match is_checked {
+    begin(operation, device, exchange, id, options, Threads::start(operation, device, is_checked)?)
+}
+
+fn begin(
+    operation: &'static str,
+    device: Device,
+    exchange: &Exchange,
+    id: &UniqueId,
+    options: &InitOptions,
+    threads: Threads,
+) -> Result<Arc<Inner>> {
+    let Threads { helper, departures, listener } = threads;
+    let listener = match listener {
         // Named by the id: in a start that failed before, not all ranks may have come here.
-        true => Some(PeerListener::start(operation, Checked::new(exchange.named(id.as_bytes())?, None))?),
-        false => None,
+        Some(thread) => Some(PeerListener::new(thread, Checked::new(exchange.named(id.as_bytes())?, None))),
+        None => None,
     };
     let options = InitOptions { checked: false, ..options.clone() };
-    let starting = start::begin_rank(operation, device, exchange.size(), vec![*id], exchange.rank(), &options)?;
-    let inner = wait(operation, exchange, starting)?;
+    let (size, rank) = (exchange.size(), exchange.rank());
+    let starting = start::begin_rank(operation, device, size, vec![*id], rank, &options, Some(helper))?;
+    let inner = wait(operation, exchange, (departures, id.as_bytes()), starting)?;
     listener.into_iter().for_each(|listener| listener.listen(&inner));
     Ok(inner)
 }
 
-/// Waits for a start of ranks of `exchange`, unless the exchange knows that one of them has ended.
-pub(crate) fn wait(operation: &'static str, exchange: &Exchange, starting: Starting) -> Result<Arc<Inner>> {
-    let started = starting.wait_unless(|within| gone(operation, exchange, within))?;
+/// Waits for a start of ranks of `exchange`, which goes by `name` there, unless the exchange knows
+/// that one of them has ended before it had started.
+pub(crate) fn wait(
+    operation: &'static str,
+    exchange: &Exchange,
+    (departures, name): (DepartureThread, &[u8]),
+    starting: Starting,
+) -> Result<Arc<Inner>> {
+    let (sender, died) = mpsc::channel();
+    let on_death = move |error, _: &_| {
+        let _ = sender.send(error);
+    };
+    let departures = departures.watch(operation, exchange, name, on_death)?;
+    let started = starting.wait_unless(|| died.try_recv().ok())?;
+    departures.has_started();
     started.into_iter().next().ok_or_else(|| start::nothing(operation))
 }
 
-/// Runs `f`, in which `inner` waits for the ranks of `exchange`. If the exchange knows that one of
-/// them has ended, aborts `inner`, which then does not wait until its timeout.
+/// Runs `f`, in which `inner` waits for a start of the ranks of `exchange`, which goes by `name`
+/// there. If the exchange knows that one of them has ended before it had started, aborts `inner`,
+/// which then does not wait until its timeout.
 #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
 pub(crate) fn unless_gone<R>(
     operation: &'static str,
     exchange: &Exchange,
+    (departures, name): (DepartureThread, &[u8]),
     inner: &Arc<Inner>,
     f: impl FnOnce() -> Result<R>,
 ) -> Result<R> {
-    thread::scope(|scope| {
-        let (over, is_over) = mpsc::channel::<()>();
-        let goes_on = move |within| matches!(is_over.recv_timeout(within), Err(RecvTimeoutError::Timeout));
-        let watch = move || {
-            while goes_on(ASKS) {
-                let Some(error) = gone(operation, exchange, ASKS) else { continue };
-                // Not at once: a rank may have come, and ended after that.
-                if goes_on(REST) {
-                    let _ = start_abort(slice::from_ref(inner), &error);
-                }
-                return;
-            }
-        };
-        let watching = thread::Builder::new().name("gpucomm-grow".into()).spawn_scoped(scope, watch);
-        watching.map_err(|error| cannot_start(operation, &error))?;
-        let result = f();
-        drop(over);
-        result
-    })
-}
-
-/// The error that a rank of `exchange` has ended, if the exchange says so within a time.
-fn gone(operation: &'static str, exchange: &Exchange, within: Duration) -> Option<Error> {
-    exchange.departed(within).map(|(rank, how)| Error::Gone { operation, rank, how })
+    let waiting = Arc::downgrade(inner);
+    let departures = departures.watch(operation, exchange, name, move |error, is_over| {
+        // Not at once: a rank may have come, and ended after that.
+        if is_over.goes_on(REST)
+            && let Some(inner) = waiting.upgrade()
+        {
+            let _ = start_abort(slice::from_ref(&inner), &error);
+        }
+    })?;
+    let result = f();
+    if result.is_ok() {
+        departures.has_started();
+    }
+    result
 }
 
 #[cold]

@@ -4,5 +4,6 @@ pub(crate) mod call;
 pub(crate) mod comparison;
 pub(crate) mod departure;
 pub(crate) mod entry;
+pub(crate) mod needed;
 pub(crate) mod patience;
 pub(crate) mod pending;

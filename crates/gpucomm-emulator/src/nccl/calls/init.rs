@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::group::{self, Job};
 use crate::cuda::core::device;
@@ -154,7 +155,23 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
         register::complete(&other);
     }
     refuse_shared_devices(comm.size, &segment)?;
+    if let Some(delay) = fault::on_end_of_start(comm.rank) {
+        linger(comm, delay)?;
+    }
     comm.start();
+    Ok(())
+}
+
+/// Stays inside, though all have met, unless it is aborted.
+fn linger(comm: &Comm, delay: Duration) -> Outcome {
+    report::line(format!("injected by {}: the start of rank {} ends {delay:?} late", fault::VARIABLE, comm.rank));
+    let until = Instant::now() + delay;
+    while Instant::now() < until {
+        if comm.resources.abort.is_set() {
+            return Err(Failure::system(format!("rank {}: its start was aborted", comm.rank)));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     Ok(())
 }
 

@@ -1,0 +1,36 @@
+//! Finds out whether a checked communicator needs a rank for the work that it waits for. If it does
+//! not, the death of that rank is no reason to end.
+//!
+//! A message needs the rank at its other end. Every other operation needs all ranks. An operation
+//! that is no longer recorded counts as one that needs all ranks.
+
+use crate::nccl::agree::checked::Checked;
+use crate::nccl::agree::recent::{KEPT, Record};
+use crate::nccl::agree::signature;
+use crate::nccl::rank::inner::Inner;
+
+/// Whether `inner` needs `rank` for one of its operations after number `done`, up to number `last`.
+pub(crate) fn on_device(inner: &Inner, rank: usize, done: u64, last: u64) -> bool {
+    (done + 1..=last).any(|number| inner.recent.get(number).is_none_or(|record| needs(&record, rank)))
+}
+
+/// Whether `inner` needs `rank` for what NCCL does in the visit with this number, which still goes
+/// on.
+pub(crate) fn inside(inner: &Inner, checked: &Checked, rank: usize, visit: u64) -> bool {
+    if checked.spares(rank) {
+        return false;
+    }
+    let last = inner.recent.last();
+    let records = (0..KEPT).map_while(|back| inner.recent.get(last.checked_sub(back)?));
+    let (mut known, mut needed) = (0, false);
+    for record in records.take_while(|record| record.visit == visit as u16) {
+        known += 1;
+        needed |= needs(&record, rank);
+    }
+    // No record belongs to the visit, or more operations do than are recorded.
+    needed || known == 0 || known == KEPT
+}
+
+fn needs(record: &Record, rank: usize) -> bool {
+    signature::peer(record.head).is_none_or(|(_, peer)| peer == rank)
+}
