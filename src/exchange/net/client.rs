@@ -166,7 +166,9 @@ impl<G: Greeter> Client<G> {
 
     fn gone(&self, operation: &'static str, key: &str) -> Error {
         if self.at_rank_0 {
-            let how = format!("has ended, and with it the rendezvous store at {}; {key:?}", self.address);
+            // Some requests are about no key.
+            let about = if key.is_empty() { String::new() } else { format!("; {key:?}") };
+            let how = format!("has ended, and with it the rendezvous store at {}{about}", self.address);
             return Error::Gone { operation, rank: 0, how };
         }
         self.failed(operation, key, &"the server has ended")
