@@ -191,7 +191,7 @@ impl Shrinker {
     }
 }
 
-/// A fault that is put in, on rank 1 and in one kind of step, leaves that step, the one that makes its buffer, and two ranks.
+/// A fault that is put in, on rank 1 and in one kind of step, leaves that step, those that make its buffers, and two ranks.
 #[test]
 fn finds_what_is_put_in() {
     let inject = vec![("GPUCOMM_RANDOM_INJECT", "fill".to_owned())];
@@ -199,5 +199,5 @@ fn finds_what_is_put_in() {
     let found = (1..40).find_map(|seed| of("programs", (seed, 4, 30), time, inject.clone()));
     let (smallest, class) = found.expect("a program that fails");
     assert_eq!((smallest.ranks(), class.as_str()), (2, "wrong data"));
-    assert!(smallest.steps() <= 2, "{smallest:?}");
+    assert!(smallest.steps() <= 3, "{smallest:?}");
 }

@@ -171,8 +171,6 @@ pub(crate) fn destroy(team: i32) -> Outcome {
     if team.number() < PREDEFINED {
         return Err(wrong(format!("team {} is there from the start, and NVSHMEM ends the process", team.number())));
     }
-    // As the library, which waits for the whole device.
-    pe.device.synchronize();
     pe.teams.remove(team.number());
     // Beside the handle here.
     if Arc::strong_count(&team) > 1 {
@@ -181,6 +179,8 @@ pub(crate) fn destroy(team: i32) -> Outcome {
             team.number()
         )));
     }
+    // As the library, which waits for the whole device.
+    pe.device.synchronize();
     Ok(())
 }
 
