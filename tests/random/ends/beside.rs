@@ -1,5 +1,6 @@
 //! What goes on beside work that is stuck.
 
+#[cfg(feature = "world")]
 use std::time::Duration;
 
 use fastrand::Rng;
