@@ -433,7 +433,8 @@ pub(crate) fn issue(comm: ncclComm_t, stream: cudaStream_t, request: &Request) -
     })
 }
 
-fn add(comm: &Arc<Comm>, epoch: u32, stream: cudaStream_t, request: &Request) -> Outcome {
+/// Returns the capture that `stream` is part of. Refuses a stream of another device.
+pub(super) fn capture_of(comm: &Comm, stream: cudaStream_t) -> Outcome<Option<u64>> {
     // The null stream is that of the communicator's device, which NCCL makes current.
     let (device, capture) = match stream::place(stream) {
         _ if stream::is_legacy(stream) => (comm.device, None),
@@ -445,6 +446,11 @@ fn add(comm: &Arc<Comm>, epoch: u32, stream: cudaStream_t, request: &Request) ->
             comm.device, comm.rank
         )));
     }
+    Ok(capture)
+}
+
+fn add(comm: &Arc<Comm>, epoch: u32, stream: cudaStream_t, request: &Request) -> Outcome {
+    let capture = capture_of(comm, stream)?;
     let operation = Operation::start(comm, &Order::new(comm, request)?)?;
     if !request.kind.message() {
         if request.count == 0 {

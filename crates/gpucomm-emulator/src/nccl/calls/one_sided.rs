@@ -128,16 +128,7 @@ fn issue(
 
 /// The capture that the stream is part of.
 fn check_stream(comm: &Comm, stream: cudaStream_t) -> Outcome<Option<u64>> {
-    let (device, capture) = match stream::place(stream) {
-        _ if stream::is_legacy(stream) => (comm.device, None),
-        place => place.map_err(|error| cuda("the stream", error))?,
-    };
-    if device != comm.device {
-        return Err(Failure::argument(format!(
-            "the stream belongs to device {device}, expected device {} of rank {}",
-            comm.device, comm.rank
-        )));
-    }
+    let capture = group::capture_of(comm, stream)?;
     if capture.is_some() && settings().nccl < REPLAYS {
         return Err(Failure::unnoticed(
             "a one-sided operation is captured: before NCCL 2.30.3 each launch of the graph gives, and waits for, the signals of the first one",
