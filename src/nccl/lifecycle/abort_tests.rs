@@ -1,7 +1,11 @@
 //! A thread inside NCCL is woken if it blocks there, and only then.
+//!
+//! A rank is revoked, too, while another communicator of the process is locked on its device. So
+//! these tests run one after the other, on devices that no other unit test uses.
 
 use std::thread;
 
+use super::interrupt::BLOCKED;
 use super::*;
 use crate::cuda::Device;
 use crate::nccl::clique::Clique;
@@ -14,8 +18,15 @@ fn aborted(clique: &Clique) -> Vec<&Arc<Inner>> {
     all
 }
 
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// On the last devices. The first three are those of other unit tests.
 fn clique(ranks: usize) -> Clique {
-    Clique::init_all(&Device::all().unwrap()[..ranks]).unwrap()
+    let devices = Device::all().unwrap();
+    Clique::init_all(&devices[devices.len() - ranks..]).unwrap()
 }
 
 fn ready(inner: &Arc<Inner>) -> bool {
@@ -24,6 +35,7 @@ fn ready(inner: &Arc<Inner>) -> bool {
 
 /// Aborts a rank during a call that lasts so much longer. Returns whether the rank was revoked.
 fn is_revoked_beside_a_call(is_stuck: bool, lasts: Duration) -> bool {
+    let _alone = alone();
     let clique = clique(1);
     let inner = clique.rank(0).inner();
     let (_locked, _) = inner.enter("test").unwrap();
@@ -45,7 +57,7 @@ fn is_revoked_beside_a_call(is_stuck: bool, lasts: Duration) -> bool {
 /// A call in which the driver is slow does not wait for a peer.
 #[test]
 fn a_slow_call_is_not_interrupted() {
-    assert!(!is_revoked_beside_a_call(false, Duration::from_millis(1500)));
+    assert!(!is_revoked_beside_a_call(false, SOON * 3));
 }
 
 /// A call that has blocked for long is not waited for as long again.
@@ -58,6 +70,7 @@ fn a_blocked_call_is_interrupted_at_once() {
 /// it. It is freed when that thread has left.
 #[test]
 fn an_idle_rank_is_revoked_beside_a_slow_call() {
+    let _alone = alone();
     let clique = clique(2);
     let first = clique.rank(0).inner();
     let (locked, _) = first.enter("test").unwrap();
@@ -65,10 +78,11 @@ fn an_idle_rank_is_revoked_beside_a_slow_call() {
     let all = aborted(&clique);
     thread::scope(|scope| {
         let ranks: Vec<_> = all.iter().map(|inner| scope.spawn(|| ready(inner))).collect();
-        thread::sleep(Duration::from_millis(1200));
         let teardown = first.local_ranks.teardown();
-        assert_eq!(teardown.must_revoke(first), interrupt::IS_POSSIBLE);
-        assert!(teardown.are_left(|rank| rank.rank == 1) && !teardown.are_left(|rank| rank.rank == 0));
+        let is_left = || teardown.are_left(|rank| rank.rank == 1);
+        let is_seen = || is_left() && teardown.must_revoke(first) == interrupt::IS_POSSIBLE;
+        assert!(Deadline::after(BLOCKED).wait(is_seen));
+        assert!(!teardown.are_left(|rank| rank.rank == 0));
         assert!(!teardown.are_ready());
         first.end_visit();
         drop(locked);
