@@ -16,8 +16,8 @@ use crate::error::Result;
 /// How many devices have a gate of their own. If there are more, some share one.
 const GATES: usize = 64;
 
-/// The gate is shut; in the other bits, how many launches are inside.
-const SHUT: u32 = 1 << 31;
+/// The upper bits tell how many hold a gate shut, the lower ones how many launches are inside.
+const SHUT: u32 = 1 << 16;
 
 static GATES_OF_DEVICES: [AtomicU32; GATES] = [const { AtomicU32::new(0) }; GATES];
 
@@ -31,14 +31,15 @@ impl Drop for Entered {
     }
 }
 
-/// A gate that is shut, as long as this lives.
+/// A gate that is shut, as long as this lives. Several may hold it shut: the ranks of one
+/// communicator do, each on its own thread.
 #[cfg(feature = "nccl")]
 pub(crate) struct Shut(&'static AtomicU32);
 
 #[cfg(feature = "nccl")]
 impl Drop for Shut {
     fn drop(&mut self) {
-        self.0.fetch_and(!SHUT, Ordering::Release);
+        self.0.fetch_sub(SHUT, Ordering::Release);
     }
 }
 
@@ -52,7 +53,7 @@ fn try_enter(device: Device) -> Option<Entered> {
     // Given back by the drop also if the gate is shut.
     let before = gate.fetch_add(1, Ordering::Acquire);
     let entered = Entered(gate);
-    (before & SHUT == 0).then_some(entered)
+    (before < SHUT).then_some(entered)
 }
 
 /// Enters the gate of `device` for one launch, for `operation`. Waits while the gate is shut.
@@ -74,7 +75,7 @@ fn wait(operation: &'static str, device: Device, timeout: Duration) -> Result<En
 }
 
 /// Shuts the gates of `devices`. Returns `None` if a launch does not leave one of them within this
-/// time, or another thread has shut it.
+/// time.
 #[cfg(feature = "nccl")]
 pub(crate) fn shut(devices: &[Device], within: Duration) -> Option<Vec<Shut>> {
     let mut numbers: Vec<_> = devices.iter().map(|device| number(*device)).collect();
@@ -82,7 +83,8 @@ pub(crate) fn shut(devices: &[Device], within: Duration) -> Option<Vec<Shut>> {
     numbers.dedup();
     let deadline = Deadline::after(within);
     let try_shut = |gate: &'static AtomicU32| {
-        let shut = gate.compare_exchange(0, SHUT, Ordering::AcqRel, Ordering::Relaxed);
+        let shut = |gate: u32| gate.is_multiple_of(SHUT).then(|| gate + SHUT);
+        let shut = gate.fetch_update(Ordering::AcqRel, Ordering::Relaxed, shut);
         Ok(shut.is_ok().then(|| Shut(gate)))
     };
     let shut = |number: usize| deadline.until(|| try_shut(&GATES_OF_DEVICES[number])).ok().flatten();
@@ -103,7 +105,7 @@ mod tests {
         assert!(shut(&[device], MOMENT).is_none(), "a launch is inside");
         drop(entered);
         let gates = shut(&[device, device], MOMENT).expect("nobody is inside");
-        assert!(shut(&[device], MOMENT).is_none(), "it is shut");
+        drop(shut(&[device], MOMENT).expect("several may shut it"));
         assert!(matches!(enter("test", device, MOMENT), Err(Error::Timeout { operation: "test", .. })));
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| drop(enter("test", device, Duration::from_secs(60)).unwrap()));

@@ -32,14 +32,14 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 /// How long a rank waits for work that may wait for this rank. NCCL alone takes less.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long [`keep_out`] looks for a moment in which the others are idle, and how long they are
-/// kept out at most: longer than NCCL takes to free, as a kernel that begins before that is over may
-/// hold it up, and wait for a rank that it holds up.
+/// How long [`keep_out`] and [`shut_gates`] look for a moment in which the others are idle. Each
+/// attempt of the latter looks twice as long as the one before, up to the second time.
 const LOOKS: Duration = Duration::from_millis(10);
-const KEEPS: Duration = Duration::from_millis(500);
+const LOOKS_AT_MOST: Duration = Duration::from_secs(1);
 
-/// How often [`shut_gates`] waits for work that was launched since the devices were idle.
-const TRIES: usize = 5;
+/// How long others are kept out at most: much longer than NCCL takes to free, as a kernel that begins
+/// before that is over may hold it up, and wait for a rank that it holds up.
+const KEEPS: Duration = Duration::from_secs(5);
 
 /// How long an abort waits for the work of others that goes on, or goes on again since something
 /// was stopped.
@@ -113,7 +113,7 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
     let shut = shut_gates(members);
     let others = others_of(members.iter().map(|inner| &**inner));
     let kept = (!others.is_empty()).then(|| keep_out(&others)).flatten();
-    if shut.is_none() && kept.is_none() {
+    if shut.is_empty() && kept.is_none() {
         return free();
     }
     let (done, is_done) = mpsc::channel::<()>();
@@ -130,18 +130,21 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
     })
 }
 
-/// Shuts the gates of the devices at a moment in which no work is there that may not end.
-fn shut_gates(members: &[Arc<Inner>]) -> Option<Vec<Shut>> {
+/// Shuts the gates of the devices at a moment in which no work is there that may not end. Has no
+/// deadline: who would free without that moment might hold up the driver for as long as that work.
+fn shut_gates(members: &[Arc<Inner>]) -> Vec<Shut> {
     let devices = devices_of(members);
-    for _ in 0..TRIES {
-        let shut = cuda::shut_gates(&devices, LOOKS)?;
-        if !cuda::are_busy(&devices, |stream| !stream.in_flight().may_have_other_work()) {
-            return Some(shut);
+    let is_idle = || !cuda::are_busy(&devices, |stream| !stream.in_flight().may_have_other_work());
+    let mut looks = LOOKS;
+    loop {
+        // New work stays away meanwhile. Work that is there may wait for that, so not for long.
+        let shut = cuda::shut_gates(&devices, looks);
+        if let Some(shut) = shut.filter(|_| Deadline::after(looks).wait(is_idle)) {
+            return shut;
         }
-        drop(shut);
+        looks = LOOKS_AT_MOST.min(looks * 2);
         wait_for_devices(members, || {});
     }
-    None
 }
 
 /// Takes the locks of all of `others` at a moment in which all of them are idle.
