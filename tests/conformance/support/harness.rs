@@ -1,6 +1,7 @@
 //! Ranks to test with, and a watchdog so that nothing hangs for ever.
 
 use std::io::Write;
+use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -11,6 +12,7 @@ use gpucomm::{Backend, Clique, Communicator, DeviceBuffer, InPlace, ReduceOp, Re
 
 use super::alone::{alone, is_alone};
 use super::places::places;
+use super::random::{is_thorough, rng};
 
 /// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
 pub fn slower(seconds: f64) -> Duration {
@@ -95,13 +97,20 @@ pub fn reduces_float8() -> bool {
     all
 }
 
-/// Those of the given numbers of ranks that this machine has devices for.
+/// Those of the given numbers of ranks that this machine has devices for. Of more than two, two are
+/// drawn from the seed for each place that asks, unless every case runs.
+#[track_caller]
 pub fn rank_counts(wanted: &[usize]) -> Vec<usize> {
     let devices = devices();
     for ranks in wanted.iter().filter(|ranks| **ranks > devices) {
         skip(&format!("{ranks} ranks: this machine has {devices} devices"));
     }
-    wanted.iter().copied().filter(|ranks| *ranks <= devices).collect()
+    let mut counts: Vec<_> = wanted.iter().copied().filter(|ranks| *ranks <= devices).collect();
+    let mut draws = rng(&format!("{} {wanted:?}", Location::caller()));
+    while counts.len() > 2 && !is_thorough() {
+        counts.remove(draws.usize(..counts.len()));
+    }
+    counts
 }
 
 /// A clique over the first devices, and a stream for each rank.
