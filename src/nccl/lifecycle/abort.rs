@@ -36,8 +36,8 @@ use crate::nccl::rank::inner::Inner;
 /// How long an end may take without a deadline of the caller's.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// How long an abort may take if other work may hold it up that waits for the caller. Otherwise it
-/// takes a second.
+/// How long an abort may take if other work may hold it up that waits for the caller, from when no
+/// thread blocks inside NCCL. Otherwise it takes a second.
 const HELD_UP: Duration = Duration::from_secs(3);
 
 /// How long a rank that is left waits for the others before it is revoked: a thread inside one of
@@ -67,12 +67,18 @@ pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) 
     // Before they end: afterwards their devices are not known.
     let is_held_up = quiesce::Others::of(&ranks).may_hold_up();
     let first = mark_and_free(&all);
-    let patience = if is_held_up { quiesce::at_most(HELD_UP, deadline) } else { *deadline };
+    let patience = if is_held_up { quiesce::at_most(held_up(&ranks), deadline) } else { *deadline };
     match wait_for_end(&ranks, &patience) {
         false => AbortOutcome::StillRunning,
         true if first => AbortOutcome::Done,
         true => AbortOutcome::Already,
     }
+}
+
+/// How long an abort of `ranks`, which are marked, may take if other work may hold it up.
+fn held_up(ranks: &[Arc<Inner>]) -> Duration {
+    let is_left = ranks.iter().all(|inner| inner.is_left());
+    if is_left { HELD_UP } else { interrupt::BLOCKED + HELD_UP }
 }
 
 /// Aborts as [`abort`] does, without waiting. Returns whether any of the ranks was alive. When this
