@@ -249,7 +249,7 @@ fn two_aborts_at_once() {
             return;
         }
         let devices = &places()[..2];
-        for _ in 0..if gpucomm::backend() == gpucomm::Backend::Emulator { 30 } else { 4 } {
+        for _ in 0..if gpucomm::backend() == gpucomm::Backend::Emulator { 12 } else { 4 } {
             let clique = Clique::init_all(devices).unwrap();
             let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
             let open: Vec<_> = streams.iter().map(hold).collect();

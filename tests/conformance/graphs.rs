@@ -23,7 +23,7 @@ fn sums(ranks: usize, len: usize) -> Vec<f32> {
 fn thousands_of_replays() {
     watched(120.0, || {
         for ranks in rank_counts(&[1, 2, 3, 4]) {
-            let many = if is_thorough() { 10_000 } else { 1500 };
+            let many = if is_thorough() { 10_000 } else { 500 };
             let replays = if ranks == 2 { many } else { 500 };
             let rig = Rig::new(ranks);
             rig.run(|comm, stream| {

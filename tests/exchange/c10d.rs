@@ -290,7 +290,7 @@ fn something_else_at_the_address() {
 
 #[test]
 fn a_server_that_ends_is_noticed() {
-    for old in [false, true] {
+    let of_protocol = |old: bool| {
         let server = C10dPlace::new("127.0.0.1:0").serve(2).unwrap();
         let mut place = C10dPlace::new(server.address());
         if old {
@@ -310,7 +310,12 @@ fn a_server_that_ends_is_noticed() {
         });
         let error = of_rank_0.set("k", b"", slower(5.0)).unwrap_err();
         assert!(matches!(error, Error::Gone { rank: 0, .. }), "{error}");
-    }
+    };
+    std::thread::scope(|scope| {
+        for old in [false, true] {
+            scope.spawn(move || of_protocol(old));
+        }
+    });
 }
 
 /// Both protocols at one server, as ranks have them who run different versions; and sums that the server would get wrong.

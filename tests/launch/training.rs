@@ -51,7 +51,7 @@ fn the_loss_is_that_of_one_rank() {
 #[test]
 fn the_others_go_on_where_one_dies() {
     let alone = loss(&train(1, &[], 60.0).remove(0).succeeds());
-    let mut ranks = train(4, &["--die", "2:25"], 10.0);
+    let mut ranks = train(4, &["--die", "2:25"], 6.0);
     let dead = ranks.remove(2).output();
     assert!(!dead.status.success());
     let texts: Vec<_> = ranks.into_iter().map(Ended::succeeds).collect();

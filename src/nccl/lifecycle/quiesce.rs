@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long [`keep_out`] and [`shut_gates`] look for a moment in which the others are idle. Each
 /// attempt of the latter looks twice as long as the one before, up to the second time.
 const LOOKS: Duration = Duration::from_millis(10);
-const LOOKS_AT_MOST: Duration = Duration::from_secs(1);
+const LOOKS_AT_MOST: Duration = Duration::from_millis(500);
 
 /// How long others are kept out at most: much longer than NCCL takes to free, as a kernel that begins
 /// before that is over may hold it up, and wait for a rank that it holds up.
@@ -132,16 +132,20 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
 
 /// Shuts the gates of the devices at a moment in which no work is there that may not end. Has no
 /// deadline: who would free without that moment might hold up the driver for as long as that work.
+///
+/// A launch that stays inside a gate is one whose closure, which is the user's, waits for something.
+/// Nothing is shut then, as that may be what waits here.
 fn shut_gates(members: &[Arc<Inner>]) -> Vec<Shut> {
     let devices = devices_of(members);
     let is_idle = || !cuda::are_busy(&devices, |stream| !stream.in_flight().may_have_other_work());
     let mut looks = LOOKS;
     loop {
+        let shut = cuda::shut_gates(&devices, LOOKS_AT_MOST).unwrap_or_default();
         // New work stays away meanwhile. Work that is there may wait for that, so not for long.
-        let shut = cuda::shut_gates(&devices, looks);
-        if let Some(shut) = shut.filter(|_| Deadline::after(looks).wait(is_idle)) {
+        if Deadline::after(looks).wait(is_idle) {
             return shut;
         }
+        drop(shut);
         looks = LOOKS_AT_MOST.min(looks * 2);
         wait_for_devices(members, || {});
     }
