@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::agree::checked::{Checked, Heard};
-use crate::nccl::agree::not_agreed::NotAgreed;
-use crate::nccl::agree::regroup::{Place, Plan};
-use crate::nccl::agree::seats::Found;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::failure::Failure;
+use crate::nccl::validate::over_exchange::{Heard, OverExchange};
+use crate::nccl::validate::regroup::{Place, Plan};
+use crate::nccl::validate::regroup_over_exchange::Found;
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::comparison::Comparison;
 
@@ -22,20 +22,20 @@ const LOOK: Duration = Duration::from_millis(20);
 /// for.
 ///
 /// # Errors
-/// [`NotAgreed::Nothing`] if this rank gives up and no other relies on it.
+/// [`Failure::Retryable`] if this rank gives up and no other relies on it.
 pub(super) fn meet<'a>(
     operation: &'static str,
     inner: &'a Inner,
-    checked: &Checked,
+    checked: &OverExchange,
     (plan, place): (&Plan, &Place),
     promised: &mut Promised<'a>,
-) -> Result<Vec<(usize, Place)>, NotAgreed> {
+) -> Result<Vec<(usize, Place)>, Failure> {
     let deadline = Call::deadline(inner.timeout());
     let party = match plan.signature() {
         Some(signature) => round(operation, inner, checked, signature, &deadline)?,
         None => {
             // A rank that is not ready does not let the others rely on it.
-            promise(operation, inner, &deadline).map_err(NotAgreed::late)?;
+            promise(operation, inner, &deadline).map_err(Failure::late)?;
             inner.redeem();
             seat(operation, inner, checked, (plan, place), &deadline)?
         }
@@ -50,7 +50,7 @@ pub(super) fn meet<'a>(
 fn round(
     operation: &'static str,
     inner: &Inner,
-    checked: &Checked,
+    checked: &OverExchange,
     signature: Signature,
     deadline: &Deadline,
 ) -> Result<Vec<(usize, Place)>> {
@@ -78,10 +78,10 @@ fn round(
 fn seat(
     operation: &'static str,
     inner: &Inner,
-    checked: &Checked,
+    checked: &OverExchange,
     (plan, place): (&Plan, &Place),
     deadline: &Deadline,
-) -> Result<Vec<(usize, Place)>, NotAgreed> {
+) -> Result<Vec<(usize, Place)>, Failure> {
     let mut seat = checked.come(plan, place.clone());
     let mut comparison = Comparison::default();
     loop {
@@ -101,9 +101,9 @@ fn seat(
         let Some(error) = inner.ended_error(operation).or_else(|| deadline.expired().then(late)) else { continue };
         return match checked.rise(operation, &seat) {
             Ok(Some(party)) => Ok(party),
-            Ok(None) => Err(NotAgreed::late(comparison.failed(error))),
+            Ok(None) => Err(Failure::late(comparison.failed(error))),
             // Nobody knows whether the others go on with this one.
-            Err(Error::Timeout { .. }) => Err(NotAgreed::InPart(comparison.failed(error))),
+            Err(Error::Timeout { .. }) => Err(Failure::Fatal(comparison.failed(error))),
             Err(ended) => Err(ended.into()),
         };
     }

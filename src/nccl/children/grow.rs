@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::regroup::{Bring, grown, regroup, shares_nothing};
 use super::split::settle;
 use crate::error::{Error, Result};
-use crate::nccl::agree::regroup::Plan;
 use crate::nccl::enqueue::submit;
 use crate::nccl::lifecycle::start_child::Wish;
 use crate::nccl::local_ranks::growth::Open;
@@ -17,6 +16,7 @@ use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::validate::regroup::Plan;
 use crate::sys;
 use crate::version::{self, Version};
 

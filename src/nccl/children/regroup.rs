@@ -14,10 +14,6 @@ use super::{across_processes, failed};
 use crate::cuda::restoring;
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
-use crate::nccl::agree::choice::Choice;
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::not_agreed::NotAgreed;
-use crate::nccl::agree::regroup::{self, Plan, Step};
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, submit};
 use crate::nccl::flight::files::Trouble;
@@ -31,6 +27,10 @@ use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
+use crate::nccl::validate::failure::Failure;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::regroup::{self, Plan, Step};
+use crate::nccl::validate::split::Choice;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::comparison::Comparison;
 use crate::nccl::wait::departure;
@@ -143,8 +143,8 @@ pub(super) fn regroup(
     let active: Vec<_> = members.iter().copied().filter(|inner| inner.is_active()).collect();
     settle(operation, &active)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let made = restoring(|| -> Result<_, NotAgreed> {
-        let mut entered = enter_all_to_divide(&refs, operation).map_err(NotAgreed::late)?;
+    let made = restoring(|| -> Result<_, Failure> {
+        let mut entered = enter_all_to_divide(&refs, operation).map_err(Failure::late)?;
         if grows {
             refs.iter().zip(&entered).try_for_each(|(inner, guard)| shares_nothing(operation, inner, guard))?;
         }
@@ -186,11 +186,11 @@ pub(super) fn regroup(
     match made {
         // Nothing has begun: the others may still come, or this one again, perhaps with another
         // plan.
-        Err(NotAgreed::Nothing(error)) => {
+        Err(Failure::Retryable(error)) => {
             Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
             Err(error)
         }
-        Err(NotAgreed::InPart(error)) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
+        Err(Failure::Fatal(error)) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
         Ok(Ok(made)) => made,
     }
 }
@@ -235,7 +235,7 @@ pub(super) fn meet<'a>(
     members: &[&'a Inner],
     plan: &Plan,
     places: &[regroup::Place],
-) -> Result<(Promised<'a>, Vec<Party>), NotAgreed> {
+) -> Result<(Promised<'a>, Vec<Party>), Failure> {
     let mut promised = Promised::default();
     let mut waiting: SmallVec<[(usize, &'a Inner, &InProcess, Comparison); 4]> = SmallVec::new();
     let mut parties = vec![Party::new(); members.len()];
@@ -296,7 +296,7 @@ pub(super) fn meet<'a>(
             let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|(_, inner, ..)| inner.rank).collect();
             if waiting.first().is_none_or(|(_, _, in_process, _)| in_process.regroup.leave(&ranks)) {
                 let failed = |error, one: &mut (_, _, _, Comparison)| one.3.failed(error);
-                return Err(NotAgreed::late(waiting.iter_mut().fold(error, failed)));
+                return Err(Failure::late(waiting.iter_mut().fold(error, failed)));
             }
         }
         backoff(round);

@@ -9,16 +9,16 @@ use smallvec::SmallVec;
 use super::checked;
 use super::said::{collectives, exchanges, is_collective_of, message_of};
 use crate::error::{Error, Result};
-use crate::nccl::agree::dispute::Difference;
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::ledger::Ledger;
-use crate::nccl::agree::order::Clash;
-use crate::nccl::agree::pair::{End, Word};
-use crate::nccl::agree::past::Exchange;
-use crate::nccl::agree::signature::Signature;
-use crate::nccl::agree::track::Turn;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::ballot::Difference;
+use crate::nccl::validate::history::Exchange;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::ledger::Ledger;
+use crate::nccl::validate::order::Clash;
+use crate::nccl::validate::pair::{End, Word};
+use crate::nccl::validate::sequence::Turn;
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::patience::Patience;
 use crate::nccl::wait::pending;
@@ -39,8 +39,8 @@ pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
     call.agreed.set(collective(in_process, call.comm, call.operation, &signature)?);
     in_order(in_process, call)?;
     passed(in_process, call)?;
-    let past = in_process.ledger.past(call.comm.rank);
-    Ok(call.count > 0 && call.comm.size > 1 && !past.knows_class(signature.class(bytes(call))))
+    let history = in_process.ledger.history(call.comm.rank);
+    Ok(call.count > 0 && call.comm.size > 1 && !history.knows_class(signature.class(bytes(call))))
 }
 
 /// The same, of a communicator whose other ranks live in other processes: it is checked, or they have promised to agree.
@@ -148,11 +148,12 @@ pub(super) fn exchange(
     what: impl Fn() -> String,
 ) -> Result<()> {
     let (ledger, rank) = (&in_process.ledger, inner.rank);
-    let past = ledger.past(rank);
-    past.exchange(kind);
+    let history = ledger.history(rank);
+    history.exchange(kind);
     fence(Ordering::SeqCst);
     for peer in (0..inner.size).filter(|&peer| peer != rank) {
-        for (end, exchanges) in [(End::Sender, past.exchanges(rank, peer)), (End::Receiver, past.exchanges(peer, rank))]
+        for (end, exchanges) in
+            [(End::Sender, history.exchanges(rank, peer)), (End::Receiver, history.exchanges(peer, rank))]
         {
             let theirs = ledger.pair(rank, end, peer).waiting(end);
             if let Some(theirs) = theirs.filter(|theirs| theirs.is_before(exchanges)) {
@@ -178,15 +179,15 @@ fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: usize) -> Re
         // Both ends are in this group, which was looked at before.
         return Ok(false);
     }
-    let past = in_process.ledger.past(rank);
-    let message = message_of(call, past, end, peer);
+    let history = in_process.ledger.history(rank);
+    let message = message_of(call, history, end, peer);
     match in_process.ledger.message((rank, end), peer, message) {
         Ok(met) if met.first && is_too_late(&in_process.ledger, (rank, end), peer, message.exchanges, met.number) => {
             Err(too_late(in_process, call.comm, peer, Word::new(end, message), call.operation))
         }
         Ok(met) => {
             call.agreed.set(met.number);
-            Ok(call.count > 0 && !past.knows_peer(peer, end))
+            Ok(call.count > 0 && !history.knows_peer(peer, end))
         }
         Err(theirs) => Err(settle_message(in_process, call, peer, theirs, Word::new(end, message))),
     }
@@ -196,7 +197,7 @@ fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: usize) -> Re
 /// has come to without this message. If it has come to the message meanwhile, it has compared that.
 #[inline]
 pub(super) fn is_too_late(ledger: &Ledger, (rank, end): (usize, End), peer: usize, after: u64, number: u64) -> bool {
-    exchanges(ledger.past(peer), (rank, end), peer) > after
+    exchanges(ledger.history(peer), (rank, end), peer) > after
         && ledger.pair(rank, end, peer).passed(end.other()) <= number
 }
 
@@ -310,10 +311,10 @@ pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static 
     }
     let mut first = false;
     for Sequence { inner, in_process, count, .. } in &sequences {
-        let past = in_process.ledger.past(inner.rank);
+        let history = in_process.ledger.history(inner.rank);
         let all = collectives(calls, inner).map(bytes).sum();
         first |= inner.size > 1
-            && collectives(calls, inner).any(|call| call.count > 0 && !past.knows_class(class(call, *count, all)));
+            && collectives(calls, inner).any(|call| call.count > 0 && !history.knows_class(class(call, *count, all)));
     }
     let in_clique = || calls.iter().filter_map(|call| Some((call, call.comm.in_process.as_ref()?)));
     for (call, in_process) in in_clique().filter(|(call, _)| call.kind.message().is_none()) {
@@ -377,7 +378,7 @@ pub(super) fn behind(inner: &Inner) -> String {
 mod tests {
     use super::*;
     use crate::element::ElementKind;
-    use crate::nccl::agree::pair::{Manner, Message};
+    use crate::nccl::validate::pair::{Manner, Message};
 
     /// Between the comparison and the look at what the other end has come to, that goes on: with the message, or without it.
     #[test]
@@ -392,7 +393,7 @@ mod tests {
                 if comes {
                     assert!(!ledger.message((1, end.other()), 0, message).unwrap().first);
                 }
-                ledger.past(1).exchange(Exchange::AllToAll);
+                ledger.history(1).exchange(Exchange::AllToAll);
                 assert_eq!(is_too_late(&ledger, (0, end), 1, 0, met.number), !comes, "{end:?}");
             }
         }

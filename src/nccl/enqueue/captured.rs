@@ -11,19 +11,19 @@ use super::alone;
 use crate::clock;
 use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::numbers::Numbers;
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::past::Exchange;
-use crate::nccl::agree::recent::Record;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::call::Call;
 use crate::nccl::lifecycle::reclaim::Registered;
 use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::held::Held;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::Record;
 use crate::nccl::rank::traced::Traced;
+use crate::nccl::validate::history::Exchange;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::pair::End;
+use crate::nccl::validate::signature::Numbers;
+use crate::nccl::validate::signature::Signature;
 
 /// The method that launches.
 pub(super) const OPERATION: &str = "Graph::launch";

@@ -8,28 +8,28 @@ use smallvec::SmallVec;
 
 use super::said::{self, collectives, message_of};
 use crate::error::Result;
-use crate::nccl::agree::checked::{Checked, Heard};
-use crate::nccl::agree::numbers::Numbers;
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::past;
-use crate::nccl::agree::round::Round;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::history;
+use crate::nccl::validate::over_exchange::Round;
+use crate::nccl::validate::over_exchange::{Heard, OverExchange};
+use crate::nccl::validate::pair::End;
+use crate::nccl::validate::signature::Numbers;
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::patience::Patience;
 
 /// How long a rank waits for others before it looks whether its communicator has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A communicator that has come to a round.
-pub(super) type Told<'a> = (&'a Inner, &'a Checked, Round);
+pub(super) type Told<'a> = (&'a Inner, &'a OverExchange, Round);
 
 /// Compares a call that is in no group, of a communicator that has no in_process.
 ///
 /// # Errors
 /// What ends the communicator.
 #[cold]
-pub(super) fn one(call: &Call<'_>, checked: &Checked) -> Result<()> {
+pub(super) fn one(call: &Call<'_>, checked: &OverExchange) -> Result<()> {
     let inner = call.comm;
     if call.kind.message().is_some() {
         return message(call, checked);
@@ -91,7 +91,7 @@ pub(super) fn hear(
 /// collectives.
 pub(super) fn together(
     inner: &Inner,
-    checked: &Checked,
+    checked: &OverExchange,
     operation: &'static str,
     signature: &Signature,
 ) -> Result<u64> {
@@ -103,7 +103,7 @@ pub(super) fn together(
 pub(super) fn tell_launch<'a>(
     inner: &'a Inner,
     signature: &Signature,
-    exchanges: &[past::Exchange],
+    exchanges: &[history::Exchange],
 ) -> Result<Option<Told<'a>>> {
     let Some(checked) = inner.checked.get() else { return Ok(None) };
     let what = || format!("{}, all_to_all, gather or scatter among them,", signature.describe());
@@ -128,13 +128,13 @@ pub(super) fn wait(members: &[&Inner], (inner, checked, round): Told<'_>, operat
 }
 
 /// Compares a message.
-fn message(call: &Call<'_>, checked: &Checked) -> Result<()> {
+fn message(call: &Call<'_>, checked: &OverExchange) -> Result<()> {
     let (rank, Some((end, peer))) = (call.comm.rank, call.kind.message()) else { return Ok(()) };
     if peer == rank {
         // Both ends are in this group, which was looked at before.
         return Ok(());
     }
-    let message = message_of(call, checked.past(), end, peer);
+    let message = message_of(call, checked.history(), end, peer);
     call.agreed.set(checked.message(call.operation, (end, peer), message, call.comm.timeout())?);
     Ok(())
 }
@@ -146,6 +146,6 @@ pub(super) fn launched(
     (peer, end, numbers): &(usize, End, Numbers),
 ) -> Result<()> {
     let Some(checked) = inner.checked.get().filter(|_| *peer != inner.rank) else { return Ok(()) };
-    let message = said::launched(checked.past(), (inner.rank, *end), *peer, numbers);
+    let message = said::launched(checked.history(), (inner.rank, *end), *peer, numbers);
     checked.message(operation, (*end, *peer), message, inner.timeout()).map(drop)
 }

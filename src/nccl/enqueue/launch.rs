@@ -13,14 +13,14 @@ use super::weight::Costs;
 use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Turns, Waits};
 use crate::error::Result;
-use crate::nccl::agree::meeting::Peers;
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::recent::Record;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::Record;
 use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::check;
+use crate::nccl::validate::meeting::Peers;
+use crate::nccl::validate::pair::End;
 use crate::nccl::wait::entry;
 use crate::sys;
 

@@ -4,11 +4,11 @@
 use super::{agreement, checked};
 use crate::clock;
 use crate::error::Result;
-use crate::nccl::agree::recent::{NOWHERE, Record};
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::{NOWHERE, Record};
 use crate::nccl::rank::traced::Traced;
+use crate::nccl::validate::signature::Signature;
 
 /// `inner`, whose lock is held, comes to a point; its number in the sequence of collectives, where ranks compare.
 ///

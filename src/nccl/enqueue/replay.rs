@@ -15,17 +15,17 @@ use super::submit::{failed, outside_of_groups};
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::not_agreed::NotAgreed;
-use crate::nccl::agree::numbers::Numbers;
-use crate::nccl::agree::pair::{End, Word};
-use crate::nccl::agree::recent::NOWHERE;
-use crate::nccl::agree::track::Turn;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::graphs::drop_after;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::NOWHERE;
+use crate::nccl::validate::failure::Failure;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::pair::{End, Word};
+use crate::nccl::validate::sequence::Turn;
+use crate::nccl::validate::signature::Numbers;
 use crate::nccl::wait::entry;
 use crate::nccl::wait::patience::Patience;
 
@@ -42,12 +42,12 @@ impl Party for Captured {
             }
             self.order(&mut entered, stream)?;
             match agree(parts) {
-                Err(NotAgreed::Nothing(error)) => {
+                Err(Failure::Retryable(error)) => {
                     drop(entered);
                     Trouble::of(parts.iter().map(|part| (&*part.inner, &error))).write();
                     return Err(error);
                 }
-                Err(NotAgreed::InPart(error)) => Err(error),
+                Err(Failure::Fatal(error)) => Err(error),
                 Ok(agreed) => replay(parts, &mut entered, &agreed, stream, launch),
             }
         };
@@ -116,7 +116,7 @@ fn replay(
 
 /// Compares a launch with the other ranks: its number in the ledger of each communicator. Who drives several ranks does not wait for one
 /// of them as another.
-fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
+fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, Failure> {
     let mut agreed: SmallVec<[u64; 4]> = parts.iter().map(|_| NOWHERE).collect();
     let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| &*part.inner).collect();
     let told = parts.iter().map(tell).collect::<Result<SmallVec<[_; 4]>>>()?;
@@ -150,8 +150,8 @@ fn agree(parts: &[Part]) -> Result<SmallVec<[u64; 4]>, NotAgreed> {
                 patience.wait(OPERATION, &members, agreement::in_vain(OPERATION), slow, || agreement::behind(slow));
             waited.map_err(|error| match error {
                 // Ranks in other processes have been told.
-                Error::Timeout { .. } if before == all && told.iter().all(Option::is_none) => NotAgreed::Nothing(error),
-                _ => NotAgreed::InPart(error),
+                Error::Timeout { .. } if before == all && told.iter().all(Option::is_none) => Failure::Retryable(error),
+                _ => Failure::Fatal(error),
             })?;
         }
     }
@@ -190,7 +190,7 @@ fn message(in_process: &InProcess, inner: &Inner, (peer, end, numbers): &(usize,
         return Ok(());
     }
     agreement::messages_in_order(in_process, inner, OPERATION, peer, || "a graph with messages".to_owned())?;
-    let message = launched(in_process.ledger.past(rank), (rank, end), peer, numbers);
+    let message = launched(in_process.ledger.history(rank), (rank, end), peer, numbers);
     let exchanges = message.exchanges;
     match in_process.ledger.message((rank, end), peer, message) {
         Ok(met)

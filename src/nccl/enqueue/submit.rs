@@ -16,9 +16,6 @@ use super::{agreement, itself, weight};
 use crate::cuda::{LAUNCH, Origins, outside_of_lending, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::agree::meeting::Peers;
-use crate::nccl::agree::signature::MAX_GROUP;
-use crate::nccl::agree::told::End;
 use crate::nccl::calls::call::Call;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::lifecycle::abort::{GRACE, abort};
@@ -27,6 +24,9 @@ use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check;
+use crate::nccl::validate::meeting::Peers;
+use crate::nccl::validate::notes::Ending;
+use crate::nccl::validate::signature::MAX_GROUP;
 use crate::sys;
 
 thread_local! {
@@ -280,7 +280,7 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
     root_cause::begin(&error);
     // At once: this process may end before anybody else tells the others.
     let checked = members.iter().filter_map(|inner| Some((inner.rank, inner.checked.get()?)));
-    checked.for_each(|(rank, checked)| drop(checked.end(End::of(rank, &error))));
+    checked.for_each(|(rank, checked)| drop(checked.end(Ending::of(rank, &error))));
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
     let _ = abort(&everybody, &error, &Deadline::after(GRACE));
     error

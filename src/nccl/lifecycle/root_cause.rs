@@ -13,7 +13,7 @@ use std::thread;
 
 use crate::cuda::now;
 use crate::error::Error;
-use crate::nccl::agree::dispute::is_of_part;
+use crate::nccl::validate::ballot::is_of_part;
 use crate::nccl::wait::departure;
 use crate::panicked;
 

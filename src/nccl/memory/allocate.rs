@@ -18,8 +18,6 @@ use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing}
 use crate::cuda::{Freed, Uses, restoring};
 use crate::element::Element;
 use crate::error::{Error, Result};
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::site::Site;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::enqueue::point;
@@ -29,6 +27,8 @@ use crate::nccl::rank::inner::Inner;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::rank::windows::Reclaim;
 use crate::nccl::raw::outside::outside_of_host_functions;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::call::Call;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::entry::{Entered, enter_all};

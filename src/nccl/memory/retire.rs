@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use crate::cuda::Worker;
 use crate::error::Result;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point};
 use crate::nccl::lifecycle::{reclaim, release};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Dropped;
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::Entered;
 use crate::sys;

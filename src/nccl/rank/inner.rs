@@ -21,15 +21,15 @@ use super::state::StateMachine;
 use super::windows::Windows;
 use crate::cuda::{Device, Fate};
 use crate::error::{Error, Result};
-use crate::nccl::agree::checked::Checked;
-use crate::nccl::agree::dispute::Verdict;
-use crate::nccl::agree::in_process::InProcess;
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::agree::points::Points;
-use crate::nccl::agree::recent::Recent;
-use crate::nccl::agree::splits::Splits;
 use crate::nccl::local_ranks::tree;
+use crate::nccl::rank::recent::Recent;
 use crate::nccl::raw::handle::Handle;
+use crate::nccl::validate::ballot::Verdict;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::over_exchange::OverExchange;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::validate::points::Points;
+use crate::nccl::validate::split::Splits;
 use crate::sys;
 
 /// The ranks of one communicator that live in this process.
@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     /// What the ranks of a clique compare.
     pub(crate) in_process: Option<Arc<InProcess>>,
     /// What the ranks of a checked communicator compare.
-    pub(crate) checked: OnceLock<Arc<Checked>>,
+    pub(crate) checked: OnceLock<Arc<OverExchange>>,
     pub(super) state: StateMachine,
     /// How it has ended, for threads that wait for its work.
     pub(super) fate: Arc<Fate>,

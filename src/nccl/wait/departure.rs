@@ -8,10 +8,10 @@ use std::ops::RangeInclusive;
 use super::pending;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::presence::{self, Departure};
-use crate::nccl::agree::recent::KEPT;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::KEPT;
+use crate::nccl::validate::departure::{self, Departure};
+use crate::nccl::validate::in_process::InProcess;
 
 /// The operation of an error that is told to waits, each of which has a name of its own.
 const WAIT: &str = "wait";
@@ -132,10 +132,10 @@ pub(crate) fn unsettled(inner: &Inner, streams: &[Stream]) -> String {
 
 /// Whether `error` says that a rank has left: perhaps because of a failure of its own, of which this one says nothing.
 pub(crate) fn is_told_by(error: &Error) -> bool {
-    matches!(error, Error::Disagreement { got, .. } if presence::is_gone(got))
+    matches!(error, Error::Disagreement { got, .. } if departure::is_gone(got))
 }
 
 /// How `rank` has left, in place of what it should have issued.
 fn gone(in_process: &InProcess, rank: usize, how: Departure) -> String {
-    presence::gone(rank, how, in_process.ledger.collectives().passed(rank), in_process.ledger.last_of(rank))
+    departure::gone(rank, how, in_process.ledger.collectives().passed(rank), in_process.ledger.last_of(rank))
 }

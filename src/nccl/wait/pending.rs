@@ -6,11 +6,11 @@
 
 use std::ops::RangeInclusive;
 
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::recent::{KEPT, NOWHERE, Record};
-use crate::nccl::agree::signature;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::{KEPT, NOWHERE, Record};
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::operation;
+use crate::nccl::validate::pair::End;
 
 /// Of anything that an error lists, so many.
 const MOST: usize = 4;
@@ -133,16 +133,16 @@ pub(crate) fn missing(in_process: &InProcess, rank: usize, record: &Record) -> V
 
 /// Of a message: which end of it the rank is, and who is the other.
 fn message(record: &Record) -> Option<(End, usize)> {
-    signature::peer(record.head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))
+    operation::peer(record.head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))
 }
 
 /// An operation of `rank`, and where it stands among others.
 pub(crate) fn describe(rank: usize, record: &Record) -> String {
     let mut place = Vec::new();
-    if !record.operation.is_empty() && record.operation != signature::name(record.head) {
+    if !record.operation.is_empty() && record.operation != operation::name(record.head) {
         place.push(format!("part of {}", record.operation));
     }
-    if !signature::is_point(record.head) {
+    if !operation::is_point(record.head) {
         place.push(format!("its operation {}", record.number));
     }
     match (record.agreed, message(record)) {
@@ -155,7 +155,7 @@ pub(crate) fn describe(rank: usize, record: &Record) -> String {
         }
         (entry, None) => place.push(format!("collective {}", entry + 1)),
     }
-    let what = signature::describe(record.head, record.count);
+    let what = operation::describe(record.head, record.count);
     if place.is_empty() { what } else { format!("{what} ({})", place.join(", ")) }
 }
 

@@ -30,7 +30,7 @@ impl Exchange {
 
 /// Written by its rank only, under the lock of its communicator.
 #[derive(Debug)]
-pub(crate) struct Past {
+pub(crate) struct History {
     /// All collectives that are messages to NCCL.
     exchanges: AtomicU64,
     /// Those among them in which every rank sends to every other.
@@ -66,7 +66,7 @@ fn is_set((word, bit): (&AtomicU64, u64)) -> bool {
     word.load(Ordering::Relaxed) & bit != 0
 }
 
-impl Past {
+impl History {
     pub(crate) fn new(size: usize) -> Self {
         Self {
             exchanges: AtomicU64::new(0),
@@ -138,30 +138,30 @@ mod tests {
 
     #[test]
     fn what_is_connected_is_known() {
-        let past = Past::new(40);
+        let history = History::new(40);
         for (peer, end) in [(0, End::Sender), (31, End::Receiver), (32, End::Sender), (39, End::Receiver)] {
-            assert!(!past.knows_peer(peer, end));
-            past.connect_peer(peer, end);
-            assert!(past.knows_peer(peer, end) && !past.knows_peer(peer, end.other()));
+            assert!(!history.knows_peer(peer, end));
+            history.connect_peer(peer, end);
+            assert!(history.knows_peer(peer, end) && !history.knows_peer(peer, end.other()));
         }
         let mut collisions = 0;
         for class in 0..100 {
-            collisions += usize::from(past.knows_class(class));
-            past.connect_class(class);
-            assert!(past.knows_class(class));
+            collisions += usize::from(history.knows_class(class));
+            history.connect_class(class);
+            assert!(history.knows_class(class));
         }
         assert!(collisions < 5, "{collisions}");
     }
 
     #[test]
     fn exchanges_count_between_those_who_exchange() {
-        let past = Past::new(3);
-        assert_eq!(past.exchanges(0, 1), 0);
-        past.exchange(Exchange::AllToAll);
-        past.exchange(Exchange::Gather { root: 1 });
-        past.exchange(Exchange::Scatter { root: 0 });
-        past.exchange(Exchange::Scatter { root: 0 });
-        let counts = [(0, 1), (1, 0), (2, 1), (1, 2), (0, 2)].map(|(from, to)| past.exchanges(from, to));
+        let history = History::new(3);
+        assert_eq!(history.exchanges(0, 1), 0);
+        history.exchange(Exchange::AllToAll);
+        history.exchange(Exchange::Gather { root: 1 });
+        history.exchange(Exchange::Scatter { root: 0 });
+        history.exchange(Exchange::Scatter { root: 0 });
+        let counts = [(0, 1), (1, 0), (2, 1), (1, 2), (0, 2)].map(|(from, to)| history.exchanges(from, to));
         assert_eq!(counts, [4, 1, 2, 1, 3]);
     }
 }

@@ -6,11 +6,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::choice::{self, Choice};
-use super::code::{GROW, RESUME};
-use super::dispute::Verdict;
+use super::ballot::Verdict;
+use super::operation::{GROW, RESUME};
 use super::signature::Signature;
-use super::terms::{self, Terms};
+use super::split::{self, Choice, Terms};
 
 /// What ranks do together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +76,7 @@ impl Plan {
     pub(crate) fn against(&self, other: &Self) -> String {
         match (self, other) {
             (Self::Without(excluded, own), Self::Without(others, theirs)) if excluded == others => {
-                format!("{}, with {}", self.describe(), terms::against(own.as_deref(), theirs.as_deref()))
+                format!("{}, with {}", self.describe(), split::against(own.as_deref(), theirs.as_deref()))
             }
             _ => self.describe(),
         }
@@ -89,7 +88,7 @@ pub(crate) type Place = Option<Choice>;
 
 /// Ranks of one part of a split, among these that go on together, that do not ask for the same configuration.
 pub(crate) fn dispute(party: &[(usize, Place)]) -> Option<Verdict> {
-    choice::dispute(party.iter().filter_map(|(rank, place)| Some((*rank, place.as_ref()?))))
+    split::dispute(party.iter().filter_map(|(rank, place)| Some((*rank, place.as_ref()?))))
 }
 
 /// What a rank that has come does next.

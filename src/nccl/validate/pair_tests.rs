@@ -178,7 +178,7 @@ fn words_of_captured_messages_tell_their_memory() {
             for ((text, plain), (what, backing)) in
                 texts.iter().zip(plain).zip([("sent from", own), ("received in", theirs)])
             {
-                let memory = format!(", {what} {}", backings::describe(backings::number(backing)));
+                let memory = format!(", {what} {}", signature::describe_backing(signature::backing_number(backing)));
                 let expected = format!("{plain}, captured into a graph{}", if at == other { "" } else { &memory });
                 assert_eq!(*text, expected);
             }

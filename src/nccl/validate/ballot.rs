@@ -56,14 +56,14 @@ pub(crate) fn is_of_part(error: &Error) -> bool {
 
 /// What the ranks of a clique disagree on.
 #[derive(Debug, Default)]
-pub(crate) struct Dispute {
+pub(crate) struct Ballot {
     /// Which part of another clique they are.
     part: Option<String>,
     claims: Mutex<Vec<Difference>>,
     verdict: OnceLock<Verdict>,
 }
 
-impl Dispute {
+impl Ballot {
     /// A rank says what it has that differs.
     #[cold]
     pub(crate) fn claim(&self, difference: Difference) {
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn ranks_of_a_part_are_told_as_such() {
         for (part, told) in [(Some("of color 3".to_owned()), true), (None, false)] {
-            let error = Dispute::new(part).decide(judged(&[Some(8), Some(9)], 0).unwrap()).error("test");
+            let error = Ballot::new(part).decide(judged(&[Some(8), Some(9)], 0).unwrap()).error("test");
             assert_eq!(
                 (is_of_part(&error), error.to_string().contains("(ranks of the part of color 3)")),
                 (told, told)
@@ -181,10 +181,10 @@ mod tests {
 
     #[test]
     fn the_first_verdict_stays() {
-        let dispute = Dispute::default();
+        let ballot = Ballot::default();
         let one = judged(&[Some(8), Some(9)], 0).unwrap();
         let other = judged(&[Some(8), Some(9)], 1).unwrap();
-        assert_eq!(dispute.decide(one.clone()), &one);
-        assert_eq!(dispute.decide(other), &one);
+        assert_eq!(ballot.decide(one.clone()), &one);
+        assert_eq!(ballot.decide(other), &one);
     }
 }

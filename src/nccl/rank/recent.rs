@@ -10,8 +10,8 @@ use super::name::{pack, unpack};
 /// Operations that are kept. More are in flight only where groups are large.
 pub(crate) const KEPT: u64 = 512;
 
-/// Where the parts of the word begin that starts with a [`head`](crate::nccl::agree::signature::head).
-const VISIT: u32 = super::signature::HEAD;
+/// Where the parts of the word begin that starts with a [`head`](crate::nccl::validate::operation::head).
+const VISIT: u32 = crate::nccl::validate::operation::HEAD;
 const JOINED: u32 = 63;
 
 /// Where the number of an operation begins, in the word behind which lies how often the slot was written: two may have one number, a point
@@ -26,7 +26,7 @@ pub(crate) const NOWHERE: u64 = u64::MAX;
 pub(crate) struct Record {
     /// Its number among the operations of the communicator.
     pub(crate) number: u64,
-    /// Its [`head`](crate::nccl::agree::signature::head).
+    /// Its [`head`](crate::nccl::validate::operation::head).
     pub(crate) head: u64,
     pub(crate) count: u64,
     /// Its number in the ledger: among the collectives, or the messages from the one rank to the other; [`NOWHERE`] where nobody

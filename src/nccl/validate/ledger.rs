@@ -5,18 +5,18 @@
 //! publishes and goes on, later ones compare. One that differs does not launch, so no two ranks ever run operations that
 //! do not match; the operation of those that came before can then never complete, and the whole clique is aborted.
 //!
-//! There is one [`Track`] for collectives, with all ranks on it, and a [`Pair`] for each ordered pair of ranks, where the
+//! There is one [`Sequence`] for collectives, with all ranks on it, and a [`Pair`] for each ordered pair of ranks, where the
 //! sender and the receiver of a message compare. What all this costs is the time that a cache line takes from one core to another; so
 //! lines are asked for before they are needed, where that is known.
 
-use super::dispute;
-use super::dispute::{Difference, Dispute, Verdict};
+use super::ballot;
+use super::ballot::{Ballot, Difference, Verdict};
+use super::departure::Presence;
+use super::history::History;
 use super::meeting::Meeting;
 use super::pair::{End, Message, Met, Pair, Word};
-use super::past::Past;
-use super::presence::Presence;
+use super::sequence::{Sequence, Turn};
 use super::signature::Signature;
-use super::track::{Track, Turn};
 use crate::deadline::{Deadline, backoff};
 use crate::error::Error;
 use crate::hint::Apart;
@@ -25,12 +25,12 @@ use crate::hint::Apart;
 #[derive(Debug)]
 pub(crate) struct Ledger {
     size: usize,
-    collectives: Track,
+    collectives: Sequence,
     pairs: Box<[Pair]>,
-    pasts: Box<[Apart<Past>]>,
+    histories: Box<[Apart<History>]>,
     meeting: Meeting,
     presence: Presence,
-    dispute: Dispute,
+    ballot: Ballot,
 }
 
 impl Ledger {
@@ -38,23 +38,23 @@ impl Ledger {
     pub(crate) fn new(size: usize, part: Option<String>) -> Self {
         Self {
             size,
-            collectives: Track::new(size),
+            collectives: Sequence::new(size),
             pairs: (0..size * size).map(|_| Pair::new()).collect(),
-            pasts: (0..size).map(|_| Apart(Past::new(size))).collect(),
+            histories: (0..size).map(|_| Apart(History::new(size))).collect(),
             meeting: Meeting::new(size),
             presence: Presence::new(size),
-            dispute: Dispute::new(part),
+            ballot: Ballot::new(part),
         }
     }
 
-    pub(crate) fn collectives(&self) -> &Track {
+    pub(crate) fn collectives(&self) -> &Sequence {
         &self.collectives
     }
 
     /// What `rank` has done.
     #[inline]
-    pub(crate) fn past(&self, rank: usize) -> &Past {
-        &self.pasts[rank].0
+    pub(crate) fn history(&self, rank: usize) -> &History {
+        &self.histories[rank].0
     }
 
     pub(crate) fn meeting(&self) -> &Meeting {
@@ -106,7 +106,7 @@ impl Ledger {
     pub(crate) fn differ(&self, rank: usize, got: &Signature) -> Difference {
         let (entry, first, expected) = self.collectives.next(rank);
         let difference = Difference { entry, first, expected, rank, got: *got };
-        self.dispute.claim(difference);
+        self.ballot.claim(difference);
         difference
     }
 
@@ -115,27 +115,27 @@ impl Ledger {
     #[cold]
     pub(crate) fn settle(&self, difference: &Difference, stop: impl Fn() -> Option<Error>) -> Result<&Verdict, Error> {
         let Difference { entry, first, expected, rank, got } = difference;
-        let deadline = Deadline::after(dispute::HEARING);
+        let deadline = Deadline::after(ballot::HEARING);
         let mut round = 0;
         loop {
-            if let Some(verdict) = self.dispute.verdict() {
+            if let Some(verdict) = self.ballot.verdict() {
                 return Ok(verdict);
             }
             let said: Vec<_> = (0..self.size)
                 .map(|other| match self.collectives.passed(other) > *entry {
                     true => Some(*expected),
-                    false => self.dispute.said(other, *entry),
+                    false => self.ballot.said(other, *entry),
                 })
                 .collect();
             if said.iter().all(Option::is_some) || deadline.expired() {
                 // The one that asks differs from the first, so there is somebody at fault.
-                let verdict = dispute::judge(&said, *first, expected).unwrap_or_else(|| Verdict {
+                let verdict = ballot::judge(&said, *first, expected).unwrap_or_else(|| Verdict {
                     rank: *rank,
                     peer: *first,
                     expected: expected.against(got),
                     got: got.against(expected),
                 });
-                return Ok(self.dispute.decide(verdict));
+                return Ok(self.ballot.decide(verdict));
             }
             if let Some(error) = stop() {
                 return Err(error);
@@ -148,7 +148,7 @@ impl Ledger {
     /// The same for what rank `rank` got that contradicts what rank `peer` has issued.
     #[cold]
     pub(crate) fn decide(&self, rank: usize, peer: usize, expected: String, got: String) -> &Verdict {
-        self.dispute.decide(Verdict { rank, peer, expected, got })
+        self.ballot.decide(Verdict { rank, peer, expected, got })
     }
 
     /// The same for a message of which `rank` is one end and `peer` the other, which came first and said `theirs`.

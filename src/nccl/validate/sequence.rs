@@ -16,7 +16,7 @@ pub(crate) enum Turn {
     Passed(u64),
     /// It has to wait: another rank is writing the entry just now, or is too far behind.
     Wait,
-    /// Another rank wrote something else into the entry: see [`Track::next`].
+    /// Another rank wrote something else into the entry: see [`Sequence::next`].
     Differs,
 }
 
@@ -45,7 +45,7 @@ impl Slot {
 
 /// The sequence of the collectives of all ranks.
 #[derive(Debug)]
-pub(crate) struct Track {
+pub(crate) struct Sequence {
     slots: Box<[Apart<Slot>]>,
     /// How far each rank is.
     passed: Box<[Apart<Passed>]>,
@@ -61,7 +61,7 @@ struct Passed {
     by_all: AtomicU64,
 }
 
-impl Track {
+impl Sequence {
     pub(crate) fn new(size: usize) -> Self {
         Self {
             slots: (0..SLOTS).map(|_| Apart::default()).collect(),
@@ -74,7 +74,7 @@ impl Track {
         &self.slots[(entry % SLOTS) as usize].0
     }
 
-    /// Says that `rank` is done with its last entry, and will come to the next one some time.
+    /// RegroupNote that `rank` is done with its last entry, and will come to the next one some time.
     #[inline]
     pub(crate) fn look_ahead(&self, rank: usize) {
         hint::soon_read(self.slot(self.passed[rank].0.entries.load(Ordering::Relaxed)));
@@ -175,10 +175,10 @@ mod tests {
     fn all_ranks_pass_the_same_entries_whoever_is_ahead() {
         let all = signatures(10_000);
         for ranks in 1..=4 {
-            let track = Track::new(ranks);
+            let sequence = Sequence::new(ranks);
             std::thread::scope(|scope| {
                 for rank in 0..ranks {
-                    let (track, all) = (&track, &all);
+                    let (sequence, all) = (&sequence, &all);
                     scope.spawn(move || {
                         let mut random = fastrand::Rng::with_seed(rank as u64);
                         for (number, signature) in all.iter().enumerate() {
@@ -186,50 +186,50 @@ mod tests {
                                 std::thread::yield_now();
                             }
                             let mut round = 0;
-                            while track.step(rank, signature) == Turn::Wait {
+                            while sequence.step(rank, signature) == Turn::Wait {
                                 backoff(round);
                                 round += 1;
                             }
-                            assert_eq!(track.passed(rank), number as u64 + 1);
-                            track.look_ahead(rank);
+                            assert_eq!(sequence.passed(rank), number as u64 + 1);
+                            sequence.look_ahead(rank);
                         }
                     });
                 }
             });
-            assert_eq!(track.missing(all.len() as u64 - 1).count(), 0);
+            assert_eq!(sequence.missing(all.len() as u64 - 1).count(), 0);
         }
     }
 
     #[test]
     fn whoever_differs_from_the_first_is_told_in_every_word() {
         for word in 0..6 {
-            let track = Track::new(3);
+            let sequence = Sequence::new(3);
             let right = signatures(1)[0];
             let mut wrong = right;
             wrong.0[word] ^= 1 << 40;
-            assert_eq!(track.step(2, &right), Turn::Passed(0));
-            assert_eq!(track.step(0, &wrong), Turn::Differs);
-            assert_eq!(track.next(0), (0, 2, right));
-            assert_eq!(track.step(1, &right), Turn::Passed(0));
-            assert_eq!(track.missing(0).collect::<Vec<_>>(), [0]);
+            assert_eq!(sequence.step(2, &right), Turn::Passed(0));
+            assert_eq!(sequence.step(0, &wrong), Turn::Differs);
+            assert_eq!(sequence.next(0), (0, 2, right));
+            assert_eq!(sequence.step(1, &right), Turn::Passed(0));
+            assert_eq!(sequence.missing(0).collect::<Vec<_>>(), [0]);
         }
     }
 
     #[test]
     fn a_rank_waits_when_it_is_too_far_ahead_of_any() {
         let all = signatures(SLOTS as usize + 1);
-        let track = Track::new(3);
+        let sequence = Sequence::new(3);
         let (last, before) = all.split_last().unwrap();
         for (number, signature) in before.iter().enumerate() {
-            assert_eq!(track.step(0, signature), Turn::Passed(number as u64));
+            assert_eq!(sequence.step(0, signature), Turn::Passed(number as u64));
         }
-        assert_eq!(track.step(1, &all[0]), Turn::Passed(0));
-        assert_eq!(track.step(0, last), Turn::Wait);
-        assert_eq!(track.behind(0).collect::<Vec<_>>(), [2]);
-        assert_eq!(track.signature(0), Some(all[0]));
-        assert_eq!(track.step(2, &all[0]), Turn::Passed(0));
-        assert_eq!(track.step(0, last), Turn::Passed(SLOTS));
-        assert_eq!((track.signature(0), track.signature(SLOTS)), (None, Some(*last)));
-        assert_eq!(track.step(1, &all[1]), Turn::Passed(1));
+        assert_eq!(sequence.step(1, &all[0]), Turn::Passed(0));
+        assert_eq!(sequence.step(0, last), Turn::Wait);
+        assert_eq!(sequence.behind(0).collect::<Vec<_>>(), [2]);
+        assert_eq!(sequence.signature(0), Some(all[0]));
+        assert_eq!(sequence.step(2, &all[0]), Turn::Passed(0));
+        assert_eq!(sequence.step(0, last), Turn::Passed(SLOTS));
+        assert_eq!((sequence.signature(0), sequence.signature(SLOTS)), (None, Some(*last)));
+        assert_eq!(sequence.step(1, &all[1]), Turn::Passed(1));
     }
 }

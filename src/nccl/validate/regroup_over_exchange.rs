@@ -6,11 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::checked::{Checked, LAST, unreadable};
-use super::dispute::{HEARING, Verdict};
+use super::ballot::{HEARING, Verdict};
+use super::notes::{Decision, Ending, Note, Party, RegroupNote, decision_key};
+use super::over_exchange::{LAST, OverExchange, unreadable};
 use super::regroup::{Place, Plan};
-use super::sits::{Decision, Party, Says, decision_key};
-use super::told::{End, Told};
 use crate::error::{Error, Result};
 use crate::exchange::Came;
 
@@ -64,10 +63,10 @@ impl Does {
     }
 }
 
-impl Checked {
+impl OverExchange {
     /// This rank comes with a plan that takes it, and says so as it looks first.
     pub(crate) fn come<'p>(&self, plan: &'p Plan, place: Place) -> Seat<'p> {
-        let (attempt, missing) = (self.seats.attempt(plan), self.others(plan));
+        let (attempt, missing) = (self.attempts.attempt(plan), self.others(plan));
         Seat { plan, place, attempt, stands: false, missing, differs: None }
     }
 
@@ -78,7 +77,7 @@ impl Checked {
 
     fn sit(&self, operation: &'static str, seat: &mut Seat<'_>) -> Result<()> {
         if !seat.stands {
-            let says = Says::Waits { plan: seat.plan.clone(), place: seat.place.clone(), attempt: seat.attempt };
+            let says = RegroupNote::Waits { plan: seat.plan.clone(), place: seat.place.clone(), attempt: seat.attempt };
             self.exchange(operation)?.leave_note(&seat_key(self.rank()), &says.encode(), LAST)?;
             seat.stands = true;
         }
@@ -115,12 +114,12 @@ impl Checked {
         let (mut missing, mut left, mut gone) = (Vec::new(), None, None);
         for (at, (&rank, came)) in others.iter().zip(came).enumerate() {
             match came {
-                Came::Value(bytes) => match read(operation, &seat_key(rank), &bytes, Says::decode)? {
-                    Says::Waits { plan, place, attempt } if plan == *seat.plan && attempt == seat.attempt => {
+                Came::Value(bytes) => match read(operation, &seat_key(rank), &bytes, RegroupNote::decode)? {
+                    RegroupNote::Waits { plan, place, attempt } if plan == *seat.plan && attempt == seat.attempt => {
                         party.push((rank, place));
                         continue;
                     }
-                    Says::Waits { plan, attempt, .. }
+                    RegroupNote::Waits { plan, attempt, .. }
                         if plan != *seat.plan && plan.takes(own) && !self.is_over(operation, &plan, attempt)? =>
                     {
                         their_plans.push((plan.clone(), attempt));
@@ -128,19 +127,19 @@ impl Checked {
                         continue;
                     }
                     // It is about to leave, or comes to this afterwards.
-                    Says::Waits { .. } => {}
-                    Says::Left(how) => left = left.or(Some((rank, how))),
+                    RegroupNote::Waits { .. } => {}
+                    RegroupNote::Left(how) => left = left.or(Some((rank, how))),
                 },
                 Came::Ended(how) => gone = gone.or(Some((rank, how))),
                 Came::NotYet => {}
             }
             match rounds.get(at) {
-                Some(Some(bytes)) => match read(operation, &self.round_key(rank), bytes, Told::decode)? {
-                    Told::Does { signatures, .. } => {
+                Some(Some(bytes)) => match read(operation, &self.round_key(rank), bytes, Note::decode)? {
+                    Note::Does { signatures, .. } => {
                         let what = signatures.first().map_or_else(String::new, |first| first.describe());
                         others_do.push((rank, Does::Round(what)));
                     }
-                    Told::Left(how) => left = left.or(Some((rank, how))),
+                    Note::Left(how) => left = left.or(Some((rank, how))),
                 },
                 _ => missing.push(rank),
             }
@@ -185,7 +184,7 @@ impl Checked {
         match read(operation, &key, bytes, Decision::decode)? {
             Decision::Go(party) => {
                 self.stand_up(operation, seat);
-                self.seats.agree(key);
+                self.attempts.agree(key);
                 Ok(Some(party))
             }
             Decision::Again => Ok(None),
@@ -207,7 +206,7 @@ impl Checked {
     }
 
     fn stand_up(&self, operation: &'static str, seat: &Seat<'_>) {
-        self.seats.set(seat.plan, seat.attempt + 1);
+        self.attempts.set(seat.plan, seat.attempt + 1);
         let _ = self.exchange(operation).map(|exchange| exchange.take_note(&seat_key(self.rank())));
     }
 
@@ -225,14 +224,14 @@ impl Checked {
         others: &[(Plan, u64)],
         is_active: bool,
     ) -> Error {
-        let end = End::Disagreement(self.verdict(verdict));
+        let end = Ending::Disagreement(self.verdict(verdict));
         let holds = match is_active {
             true => self.end(end),
             // Each of them has been stopped: nobody listens.
             false => {
                 let stands =
                     self.exchange(operation).and_then(|all| all.leave_first(operation, END, &end.encode(), LAST));
-                stands.ok().and_then(|bytes| End::decode(&bytes)).unwrap_or(end)
+                stands.ok().and_then(|bytes| Ending::decode(&bytes)).unwrap_or(end)
             }
         };
         for (plan, attempt) in others.iter().map(|(plan, at)| (plan, *at)).chain([(seat.plan, seat.attempt)]) {
@@ -249,21 +248,21 @@ impl Checked {
     pub(super) fn has_left(&self, operation: &'static str, rank: usize) -> Result<Option<String>> {
         let key = seat_key(rank);
         let came = self.exchange(operation)?.note_of_any(&key, Duration::ZERO)?;
-        Ok(match came.map(|bytes| read(operation, &key, &bytes, Says::decode)).transpose()? {
-            Some(Says::Left(how)) => Some(how),
+        Ok(match came.map(|bytes| read(operation, &key, &bytes, RegroupNote::decode)).transpose()? {
+            Some(RegroupNote::Left(how)) => Some(how),
             _ => None,
         })
     }
 
     /// This rank comes to nothing more: how it has left, for who waits for it where they make others.
     pub(super) fn leave_seat(&self, how: &str) {
-        let says = Says::Left(how.to_owned()).encode();
+        let says = RegroupNote::Left(how.to_owned()).encode();
         let _ = self.exchange("close").and_then(|all| all.leave_note(&seat_key(self.rank()), &says, LAST));
     }
 
     /// That of what was agreed on last, in which these ranks are, in their order there.
     pub(crate) fn rest(&self, operation: &'static str, ranks: &[usize], part: String) -> Result<Self> {
-        let name = self.seats.last();
+        let name = self.attempts.last();
         Ok(Self::new(self.exchange(operation)?.named(name.as_bytes())?.subset(ranks)?, Some(part)))
     }
 }

@@ -1,20 +1,21 @@
-//! What the ranks of a checked communicator write to each other, as bytes: what each is about to do, what each asks for there, and how all
-//! end.
+//! What the ranks of several processes write to each other, as bytes: what each is about to do, what each asks for, with what each comes
+//! to a regroup, and how all end.
 
 use std::sync::Arc;
 
-use super::choice::Choice;
-use super::dispute::Verdict;
+use super::ballot::Verdict;
+use super::element_type::{self, Type};
+use super::operation;
 use super::pair::Word;
-use super::signature::{self, Signature};
-use super::terms::Terms;
-use super::types::{self, Type};
+use super::regroup::{Place, Plan};
+use super::signature::Signature;
+use super::split::{Choice, Terms};
 use crate::error::Error;
-use crate::exchange::{Reader, Writer};
+use crate::exchange::{Reader, Writer, digest};
 
 /// What a rank says when it comes to a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Note {
     /// What it is about to do.
     Does {
         /// Its collectives, or points, in their order.
@@ -28,13 +29,13 @@ pub(crate) enum Told {
     Left(String),
 }
 
-impl Told {
+impl Note {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Does { signatures, messages, shown } => {
                 let writer = Writer::default().u8(1).count(signatures.len());
                 let writer = signatures.iter().fold(writer, |writer, signature| {
-                    encode_type(signature.0.into_iter().fold(writer, Writer::u64), signature::element(signature.head()))
+                    encode_type(signature.0.into_iter().fold(writer, Writer::u64), operation::element(signature.head()))
                 });
                 let writer = writer.count(messages.len());
                 messages.iter().fold(writer, |writer, count| writer.u64(*count)).bytes(shown).0
@@ -81,7 +82,7 @@ fn decode_type(reader: &mut Reader<'_>) -> Option<Option<Type>> {
 
 /// What this rank is about to do, as what others tell is read: of two types of this process that are called the same, they know one.
 pub(crate) fn as_read(signature: Signature) -> Signature {
-    let element = signature::element(signature.head()).told();
+    let element = operation::element(signature.head()).told();
     element.map_or(signature, |(name, size)| signature.of(Type::of_another(name, size)))
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn decode_word(bytes: &[u8]) -> Option<Word> {
 }
 
 /// The bits of a type.
-const TYPES: u64 = (1 << types::BITS) - 1;
+const TYPES: u64 = (1 << element_type::BITS) - 1;
 
 fn word_type(word: Word) -> Type {
     Type::numbered(word.0 >> Word::KIND & TYPES)
@@ -108,14 +109,14 @@ fn word_type(word: Word) -> Type {
 
 /// How a checked communicator ends, for all of its ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum Ending {
     /// The ranks disagree.
     Disagreement(Verdict),
     /// A rank has ended it, for this reason.
     Aborted(String),
 }
 
-impl End {
+impl Ending {
     /// What `error`, which has ended it on `rank`, comes to on the others.
     pub(crate) fn of(rank: usize, error: &Error) -> Self {
         match error {
@@ -210,18 +211,131 @@ pub(crate) fn decode_point(bytes: &[u8]) -> Option<(Vec<u64>, usize)> {
     reader.end((dropped, bytes))
 }
 
+/// All that go on together, with their places.
+pub(super) type Party = Vec<(usize, Place)>;
+
+/// The key of how an attempt has ended, as short for a plan that names many ranks.
+pub(super) fn decision_key(plan: &Plan, attempt: u64) -> String {
+    let what = digest(encode_plan(Writer::default(), &plan.sequence()).0);
+    format!("g/{what:032x}/{attempt}")
+}
+
+/// What stands in the note of a rank.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum RegroupNote {
+    Waits {
+        plan: Plan,
+        place: Place,
+        attempt: u64,
+    },
+    /// It comes to nothing more: how it has left, in words.
+    Left(String),
+}
+
+/// How an attempt has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Go(Party),
+    Again,
+    Ends(Ending),
+}
+
+/// A plan, for other processes.
+fn encode_plan(writer: Writer, plan: &Plan) -> Writer {
+    match plan {
+        Plan::Split => writer.u8(1),
+        Plan::Without(excluded, terms) => {
+            let writer = writer.u8(2).count(excluded.len());
+            let writer = excluded.iter().fold(writer, |writer, rank| writer.count(*rank));
+            encode_terms(writer, terms.as_deref())
+        }
+        Plan::Resume => writer.u8(3),
+        Plan::Grow(more) => writer.u8(4).count(*more),
+    }
+}
+
+fn decode_plan(reader: &mut Reader<'_>) -> Option<Plan> {
+    match reader.u8()? {
+        1 => Some(Plan::Split),
+        2 => {
+            let excluded = reader.list(Reader::count)?;
+            Some(Plan::Without(excluded.into(), decode_terms(reader)?.map(Into::into)))
+        }
+        3 => Some(Plan::Resume),
+        4 => reader.count().map(Plan::Grow),
+        _ => None,
+    }
+}
+
+fn decode_place(reader: &mut Reader<'_>) -> Option<Place> {
+    decode_choice(reader.bytes()?)
+}
+
+impl RegroupNote {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Waits { plan, place, attempt } => {
+                let writer = encode_plan(Writer::default().u8(1), plan).u64(*attempt);
+                writer.bytes(&encode_choice(place.as_ref())).0
+            }
+            Self::Left(how) => Writer::default().u8(2).text(how).0,
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let says = match reader.u8()? {
+            1 => {
+                let (plan, attempt) = (decode_plan(&mut reader)?, reader.u64()?);
+                Self::Waits { plan, attempt, place: decode_place(&mut reader)? }
+            }
+            2 => Self::Left(reader.text()?.to_owned()),
+            _ => return None,
+        };
+        reader.end(says)
+    }
+}
+
+impl Decision {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Go(party) => {
+                let writer = Writer::default().u8(1).count(party.len());
+                let of = |writer: Writer, (rank, place): &(usize, Place)| {
+                    writer.count(*rank).bytes(&encode_choice(place.as_ref()))
+                };
+                party.iter().fold(writer, of).0
+            }
+            Self::Again => Writer::default().u8(2).0,
+            Self::Ends(end) => Writer::default().u8(3).bytes(&end.encode()).0,
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let decision = match reader.u8()? {
+            1 => Self::Go(reader.list(|reader| Some((reader.count()?, decode_place(reader)?)))?),
+            2 => Self::Again,
+            3 => Self::Ends(Ending::decode(reader.bytes()?)?),
+            _ => return None,
+        };
+        reader.end(decision)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// What is written is read again, and nothing else is: not with a byte less, nor one more.
+    fn check<T: PartialEq + std::fmt::Debug>(value: &T, bytes: &[u8], decode: impl Fn(&[u8]) -> Option<T>) {
+        assert_eq!(decode(bytes).as_ref(), Some(value));
+        assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(decode(&[bytes, &[0]].concat()), None);
+    }
+
     #[test]
     fn what_is_written_is_read() {
-        fn check<T: PartialEq + std::fmt::Debug>(value: &T, bytes: &[u8], decode: impl Fn(&[u8]) -> Option<T>) {
-            assert_eq!(decode(bytes).as_ref(), Some(value));
-            assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
-            assert_eq!(decode(&[bytes, &[0]].concat()), None);
-        }
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -231,8 +345,8 @@ mod tests {
             let signatures = (0..len).map(|_| Signature(numbers(6).try_into().unwrap()).of(element)).collect();
             let word = Word(numbers(1)[0] & !(TYPES << Word::KIND) | element.number() << Word::KIND);
             check(&word, &encode_word(word), decode_word);
-            let told = Told::Does { signatures, messages: numbers(2 * len), shown: vec![7; len] };
-            check(&told, &told.encode(), Told::decode);
+            let told = Note::Does { signatures, messages: numbers(2 * len), shown: vec![7; len] };
+            check(&told, &told.encode(), Note::decode);
             #[cfg(nccl_ge_2_27)]
             {
                 let point = (numbers(len), len);
@@ -242,12 +356,44 @@ mod tests {
             let choice = Some(Choice { color: len, key: 5, terms });
             check(&choice, &encode_choice(choice.as_ref()), decode_choice);
         }
-        let left = Told::Left("nothing".to_owned());
-        check(&left, &left.encode(), Told::decode);
+        let left = Note::Left("nothing".to_owned());
+        check(&left, &left.encode(), Note::decode);
         check(&None, &encode_choice(None), decode_choice);
         let verdict = Verdict { rank: 3, peer: 1, expected: "this".to_owned(), got: String::new() };
-        for end in [End::Disagreement(verdict), End::Aborted("why".to_owned())] {
-            check(&end, &end.encode(), End::decode);
+        for end in [Ending::Disagreement(verdict), Ending::Aborted("why".to_owned())] {
+            check(&end, &end.encode(), Ending::decode);
         }
+    }
+
+    #[test]
+    fn notes_of_a_regroup_are_read() {
+        let terms = Arc::new(Terms::new([("a", "1".to_owned())]));
+        let place = Some(Choice { color: 7, key: 1, terms: Some(Arc::clone(&terms)) });
+        let plans = [
+            Plan::Split,
+            Plan::Without([1, 4].into(), Some(terms)),
+            Plan::Without([0].into(), None),
+            Plan::Resume,
+            Plan::Grow(3),
+        ];
+        for (at, plan) in plans.into_iter().enumerate() {
+            let says = RegroupNote::Waits { plan, place: place.clone().filter(|_| at % 2 == 0), attempt: at as u64 };
+            check(&says, &says.encode(), RegroupNote::decode);
+        }
+        let left = RegroupNote::Left("nothing".to_owned());
+        check(&left, &left.encode(), RegroupNote::decode);
+        let ends = Decision::Ends(Ending::Aborted("why".to_owned()));
+        for decision in [Decision::Go(vec![(0, None), (3, place)]), Decision::Go(Vec::new()), Decision::Again, ends] {
+            check(&decision, &decision.encode(), Decision::decode);
+        }
+    }
+
+    #[test]
+    fn a_key_is_as_short_for_many_ranks() {
+        let without = |ranks: std::ops::Range<usize>| decision_key(&Plan::Without(ranks.collect(), None), 3);
+        let long = without(0..200);
+        assert_eq!(long.len(), without(0..1).len());
+        assert!(long.len() < 64, "{long}");
+        assert_ne!(long, without(1..201));
     }
 }

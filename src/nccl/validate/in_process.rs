@@ -5,7 +5,7 @@ use super::order::Sharing;
 #[cfg(nccl_ge_2_27)]
 use super::points::Points;
 use super::regroup::Regroup;
-use super::splits::Splits;
+use super::split::Splits;
 
 /// What the ranks of one communicator compare, all of which live in this process.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::backings;
-use super::numbers::Numbers;
-use super::signature::{describe, head_of_message};
-use super::types;
-use super::types::Type;
+use super::element_type;
+use super::element_type::Type;
+use super::operation::{describe, head_of_message};
+use super::signature;
+use super::signature::Numbers;
 use crate::cuda::Backing;
 use crate::hint::{self, Apart};
 
@@ -78,14 +78,14 @@ impl Word {
     const PRESENT: u64 = 1;
     const RECEIVER: u64 = 2;
     pub(super) const KIND: u32 = 2;
-    const EXCHANGES: u32 = Self::KIND + types::BITS;
+    const EXCHANGES: u32 = Self::KIND + element_type::BITS;
     /// Exchanges count up to this, and begin again.
     const LAPS: u64 = (1 << (Self::COUNT - Self::EXCHANGES)) - 1;
     const COUNT: u32 = 19;
     /// Of what stands for the count where a graph is launched: the number of its first message. Above that is the digest of all.
     const FIRST: u64 = (1 << 26) - 1;
     /// Of what is captured, in place of the highest bits of the count: what lies behind the memory of this end.
-    const BACKING: u32 = 60 - backings::BITS;
+    const BACKING: u32 = 60 - signature::BACKING_BITS;
     /// It is captured into a graph; it is the launch of one.
     const CAPTURED: u64 = 1 << 60;
     const LAUNCHED: u64 = 1 << 61;
@@ -103,7 +103,7 @@ impl Word {
         let (count, manner) = match message.manner {
             Manner::Plain => (count, 0),
             Manner::Captured(backing) => {
-                let backing = backings::number(backing) << Self::BACKING;
+                let backing = signature::backing_number(backing) << Self::BACKING;
                 (count & ((1 << Self::BACKING) - 1) | backing, Self::CAPTURED)
             }
             Manner::Launched => (count, Self::LAUNCHED),
@@ -141,13 +141,13 @@ impl Word {
             }
             return text;
         }
-        let element = Type::numbered(self.0 >> Self::KIND & ((1 << types::BITS) - 1));
+        let element = Type::numbered(self.0 >> Self::KIND & ((1 << element_type::BITS) - 1));
         let mut text = describe(head_of_message(self.said_by(End::Receiver), element, peer), count);
         if self.0 & Self::CAPTURED != 0 {
             text.push_str(", captured into a graph");
             if other.0 & Self::CAPTURED != 0 && self.backing() != other.backing() {
                 text.push_str(if self.said_by(End::Receiver) { ", received in " } else { ", sent from " });
-                text.push_str(backings::describe(self.backing()));
+                text.push_str(signature::describe_backing(self.backing()));
             }
         }
         if (self.0 ^ other.0) & Self::WINDOW != 0 {
@@ -172,7 +172,7 @@ impl Word {
 
     /// The number of what lies behind the memory of this end, of what is captured.
     fn backing(self) -> u64 {
-        self.0 >> Self::BACKING & ((1 << backings::BITS) - 1)
+        self.0 >> Self::BACKING & ((1 << signature::BACKING_BITS) - 1)
     }
 
     /// What stands for the count where a graph with these messages is launched.
@@ -274,7 +274,7 @@ impl Pair {
         self.side(end).passed.load(Ordering::Acquire)
     }
 
-    /// Says that `end` is about to come to its next message.
+    /// RegroupNote that `end` is about to come to its next message.
     #[inline]
     pub(crate) fn expect(&self, end: End) {
         hint::soon_written(self.entry(self.side(end).passed.load(Ordering::Relaxed)));

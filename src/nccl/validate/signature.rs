@@ -1,15 +1,13 @@
 //! What ranks must agree on, packed into six words.
+//!
+//! NCCL registers by itself the memory that a graph moves (`NCCL_GRAPH_REGISTER`, which is on). Each rank does so alone, if its memory was mapped
+//! as one, so that the other ranks can map it too, and takes it that the others have done the same. If they have not, data goes astray, or the
+//! ranks wait for each other. So the signature of a captured call also says what lies behind its memory. It does so whatever the environment says:
+//! the same program is right or wrong with any settings.
 
-use super::backings;
-use super::backings::Backings;
-use super::code;
-use super::code::{
-    ALLOC_LARGE, ALLOCATED, GROW, LAUNCH, ONE_SIDED, PUT_SIGNAL, RECLAIM, RECV, REGISTER, RESUME, SEND, SHOW, SIGNAL,
-    SIMULATED, SPLIT, SUSPEND, WAIT_SIGNAL, WINDOW,
-};
-use super::head::{ELEMENT, PRE_MUL, REDUCTION, ROOT, reduction, root};
-use super::numbers::Numbers;
-use super::types::Type;
+use super::element_type::Type;
+use super::operation::*;
+use crate::cuda::Backing;
 use crate::element::ElementKind;
 use crate::sys;
 
@@ -60,14 +58,8 @@ impl Place {
 }
 
 /// Where the parts of the first word begin that a [`head`] does not have.
-const GROUP: u32 = 40;
+const GROUP: u32 = HEAD;
 const IN_WINDOWS: u32 = 63;
-
-/// Where the number of a configuration begins in the second word: no memory holds so many elements.
-const CONFIG: u32 = 48;
-
-/// In the second word, of what is captured into a graph.
-const CAPTURED: u64 = 1 << (CONFIG - 1);
 
 /// Collectives of one communicator that a group may hold.
 pub(crate) const MAX_GROUP: usize = (1 << (IN_WINDOWS - GROUP)) - 1;
@@ -248,7 +240,7 @@ impl Signature {
             text.push_str(", not the same between");
         }
         if self.head() == other.head() {
-            text.push_str(&backings::against(self.backings(), other.backings()));
+            text.push_str(&backings_against(self.backings(), other.backings()));
         }
         if self.group() != other.group() {
             match self.group() {
@@ -302,94 +294,90 @@ impl Signature {
     }
 }
 
-/// Bits of a [`head`].
-pub(crate) const HEAD: u32 = GROUP;
+/// What lies behind the memory of a captured call; nothing of that counts where no other rank has to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Backings {
+    /// That which is read, and that which is written; of calls that are compared by one of both, that one is both.
+    pub(crate) send: Backing,
+    pub(crate) recv: Backing,
+    /// Whether both begin at one byte, where NCCL looks at that before it registers.
+    pub(crate) in_place: bool,
+}
 
-/// The first of the words that say what an operation is: its [`code`], element type, reduction, and root or peer.
+/// Bits of a [`backing_number`].
+pub(crate) const BACKING_BITS: u32 = 2;
+
+/// In the offset of memory that lies in no window, of which nobody asks where it lies. The two bits below say where an address is not aligned.
+const SHIFT: u32 = 2;
+const IN_PLACE: u64 = 1 << (SHIFT + BACKING_BITS);
+
+/// A number that is not 0 for what NCCL may register.
 #[inline]
-pub(crate) fn head(code: u8, element: Type, reduction: Option<sys::ncclRedOp_t>, other: Option<usize>) -> u64 {
-    let reduction = match reduction {
-        None => 0,
-        Some(op) if op.0 >= sys::ncclRedOp_t::ncclNumOps.0 => PRE_MUL,
-        Some(op) => u64::from(op.0) + 1,
-    };
-    let other = other.map_or(0, |rank| (rank as u64 + 1) & 0xffff);
-    u64::from(code) | element.number() << ELEMENT | reduction << REDUCTION | other << ROOT
-}
-
-/// The [`head`] of a message; `peer` is the other rank.
-pub(crate) fn head_of_message(receives: bool, element: Type, peer: usize) -> u64 {
-    u64::from(if receives { RECV } else { SEND }) | element.number() << ELEMENT | (peer as u64 + 1) << ROOT
-}
-
-/// That of the same operation, simulated.
-#[cfg(nccl_ge_2_22)]
-pub(crate) fn simulated(head: u64) -> u64 {
-    head | u64::from(SIMULATED)
-}
-
-/// Of a [`head`]: the element type.
-#[inline]
-pub(crate) fn element(head: u64) -> Type {
-    Type::numbered(head >> ELEMENT & 0xff)
-}
-
-/// Of the [`head`] of a message: whether it is received, and the other rank.
-pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
-    let peer = (head >> ROOT & 0xffff).wrapping_sub(1) as usize;
-    match head as u8 {
-        SEND => Some((false, peer)),
-        RECV => Some((true, peer)),
-        _ => None,
+pub(crate) fn backing_number(backing: Backing) -> u64 {
+    match backing {
+        Backing::Apart => 0,
+        Backing::Allocated => 1,
+        Backing::Mapped => 2,
     }
 }
 
-/// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
-pub(crate) fn is_point(head: u64) -> bool {
-    head as u8 & SIMULATED != 0
-        || matches!(
-            head as u8,
-            REGISTER | ALLOC_LARGE | ALLOCATED | RECLAIM | SPLIT | SHOW | WINDOW | ONE_SIDED | SUSPEND | GROW | RESUME
-        )
+impl Backings {
+    /// As two offsets.
+    pub(crate) fn words(self) -> [u64; 2] {
+        let [send, recv] = [self.send, self.recv].map(|backing| backing_number(backing) << SHIFT);
+        // Of what is not registered it is not asked.
+        let in_place = self.in_place && self.recv != Backing::Apart;
+        [send, recv | if in_place { IN_PLACE } else { 0 }]
+    }
 }
 
-/// An operation in words: by the lower bits of its [`head`], and its count.
-pub(crate) fn describe(head: u64, count: u64) -> String {
-    let name = name(head);
-    let other = (head >> ROOT & 0xffff).wrapping_sub(1);
-    let mut text = match head as u8 {
-        REGISTER => return format!("{name} of {count} bytes"),
-        ALLOC_LARGE => return format!("{name} of {count} bytes, too many for a symmetric window,"),
-        ALLOCATED => return format!("{name}, whether all ranks have the memory"),
-        RECLAIM | SPLIT | ONE_SIDED | SUSPEND | RESUME => return name.to_owned(),
-        GROW => return format!("{name} by {count}"),
-        SIGNAL => return format!("{name} to rank {other}"),
-        WAIT_SIGNAL if other == u64::MAX => return format!("{name} for {count} signals of several ranks"),
-        WAIT_SIGNAL => return format!("{name} for {count} signals of rank {other}"),
-        SHOW if count == 0 => return format!("{name} of memory that has to be copied"),
-        SHOW => return format!("{name} of memory that ranks can reach"),
-        // It holds messages alone, or what nobody numbers.
-        LAUNCH if count == CAPTURED - 1 => return "launch of the graph".to_owned(),
-        LAUNCH => return format!("launch of the graph with collective {count}"),
-        WINDOW if count == 0 => return format!("{name} over memory that NCCL makes none of"),
-        WINDOW => return format!("{name} over mapped memory"),
-        code if code & SIMULATED != 0 => format!("simulated {name} of {count} {}", element(head)),
-        _ => format!("{name} of {count} {}", element(head)),
-    };
-    if let Some(reduction) = reduction(head) {
-        text.push_str(&format!(", {reduction}"));
+/// What lies behind memory, in words, by its [`backing_number`].
+pub(crate) fn describe_backing(number: u64) -> &'static str {
+    match number {
+        0 => "memory that NCCL cannot register for a graph (of a pool, or mapped in pieces)",
+        1 => "memory of cudaMalloc, which NCCL registers for a graph (NCCL_LEGACY_CUDA_REGISTER)",
+        _ => "mapped memory, which NCCL registers for a graph",
     }
-    match head as u8 {
-        SEND | PUT_SIGNAL => text.push_str(&format!(" to rank {other}")),
-        RECV => text.push_str(&format!(" from rank {other}")),
-        _ => root(head).into_iter().for_each(|root| text.push_str(&format!(", root {root}"))),
+}
+
+/// How the memory that `own` speaks of differs from that of `other`, both as [`Backings::words`], to be set behind a call in words.
+fn backings_against(own: [u64; 2], other: [u64; 2]) -> String {
+    let number = |word: u64| word >> SHIFT & ((1 << BACKING_BITS) - 1);
+    let mut text = String::new();
+    for (what, own, other) in [(", sent from ", own[0], other[0]), (", received in ", own[1], other[1])] {
+        if number(own) != number(other) {
+            text.push_str(what);
+            text.push_str(describe_backing(number(own)));
+        }
+    }
+    if (own[1] ^ other[1]) & IN_PLACE != 0 && text.is_empty() {
+        text.push_str(if own[1] & IN_PLACE != 0 { ", in place" } else { ", not in place" });
+        text.push_str(", in mapped memory, which NCCL registers for a graph only where that is not in place");
     }
     text
 }
 
-/// The method of an operation, by its [`head`].
-pub(crate) fn name(head: u64) -> &'static str {
-    code::name(head as u8)
+/// The numbers, in the order of all ranks, of collectives, or of messages of one pair.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbers {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) count: u64,
+    /// Differs where others lie between: captures that are under way at once take what is issued in turns.
+    pub(crate) digest: u64,
+}
+
+impl Numbers {
+    pub(crate) const NONE: Self = Self { first: u64::MAX, last: 0, count: 0, digest: 0 };
+
+    /// One more.
+    pub(crate) fn add(&mut self, number: u64) {
+        self.first = self.first.min(number);
+        self.last = self.last.max(number);
+        self.count += 1;
+        let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.digest = self.digest.wrapping_add((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9));
+    }
 }
 
 #[cfg(test)]
