@@ -268,7 +268,15 @@ fn agree(operation: &'static str, gathered: &[Vec<u8>]) -> Result<()> {
             _ => (describe(if (rank as u64) < before { before } else { 0 }), describe(size)),
         };
         if expected != got {
-            return Err(Error::Disagreement { operation, rank, peer: usize::from(rank == 0), expected, got });
+            return Err(Error::Disagreement {
+                operation,
+                rank,
+                peer: usize::from(rank == 0),
+                expected,
+                got,
+                departed: false,
+                in_part: false,
+            });
         }
     }
     Ok(())

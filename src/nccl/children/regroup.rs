@@ -27,6 +27,7 @@ use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
+use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::regroup::{self, Plan, Step};
@@ -268,9 +269,8 @@ pub(super) fn meet<'a>(
                 false
             }
             Step::Differs(peer, theirs) => {
-                let (rank, got) = (inner.rank, plan.against(&theirs));
-                let expected = theirs.against(plan);
-                trouble = Some(Error::Disagreement { operation, rank, peer, expected, got });
+                let verdict = Verdict::new(inner.rank, peer, theirs.against(plan), plan.against(&theirs));
+                trouble = Some(verdict.error(operation));
                 true
             }
             Step::Wait(missing) => {

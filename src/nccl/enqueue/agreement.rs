@@ -11,7 +11,7 @@ use super::said::{collectives, exchanges, is_collective_of, message_of};
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
-use crate::nccl::validate::ballot::Difference;
+use crate::nccl::validate::ballot::{Difference, Verdict};
 use crate::nccl::validate::history::Exchange;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::ledger::Ledger;
@@ -123,7 +123,7 @@ fn compare_order(
     let Err(Clash { peer, expected, got }) = step else { return Ok(()) };
     let expected = format!("an operation on {expected}, which shares its resources, as rank {peer} has issued");
     let got = format!("{} on {got}", what());
-    Err(in_process.ledger.decide(rank, peer, expected, got).error(operation))
+    Err(in_process.ledger.decide(Verdict::new(rank, peer, expected, got)).error(operation))
 }
 
 /// A collective was agreed on.
@@ -158,7 +158,7 @@ pub(super) fn exchange(
             let theirs = ledger.pair(rank, end, peer).waiting(end);
             if let Some(theirs) = theirs.filter(|theirs| theirs.is_before(exchanges)) {
                 let got = format!("{} before that", what());
-                return Err(ledger.decide(rank, peer, theirs.describe(rank), got).error(operation));
+                return Err(ledger.decide(Verdict::new(rank, peer, theirs.describe(rank), got)).error(operation));
             }
         }
     }
@@ -210,7 +210,7 @@ pub(super) fn too_late(
     operation: &'static str,
 ) -> Error {
     let expected = "all_to_all, gather or scatter before that".to_owned();
-    in_process.ledger.decide(inner.rank, peer, expected, mine.describe(peer)).error(operation)
+    in_process.ledger.decide(Verdict::new(inner.rank, peer, expected, mine.describe(peer))).error(operation)
 }
 
 #[cold]

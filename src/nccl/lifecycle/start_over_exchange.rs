@@ -19,6 +19,7 @@ use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
 use crate::nccl::setup::seat::{self, Seat};
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::notes::{decode_terms, encode_terms};
 use crate::nccl::validate::over_exchange::OverExchange;
 use crate::nccl::validate::split::{self, Terms};
@@ -112,7 +113,7 @@ pub(crate) fn one_rank(
         let expected = first.get_or_insert_with(|| settings.clone());
         if *expected != settings {
             let (expected, got) = (expected.against(&settings), settings.against(expected));
-            return Err(Error::Disagreement { operation, rank, peer: 0, expected, got });
+            return Err(Verdict::new(rank, 0, expected, got).error(operation));
         }
     }
     if let Some(reason) = seat::shared(&seats) {

@@ -268,10 +268,7 @@ impl Inner {
         match (&self.in_process, self.checked.get()) {
             (None, Some(checked)) => checked.decide(operation, verdict),
             (None, None) => verdict.error(operation),
-            (Some(in_process), _) => {
-                let Verdict { rank, peer, expected, got } = verdict;
-                in_process.ledger.decide(rank, peer, expected, got).error(operation)
-            }
+            (Some(in_process), _) => in_process.ledger.decide(verdict).error(operation),
         }
     }
 }

@@ -37,21 +37,27 @@ pub(crate) struct Verdict {
     pub(crate) expected: String,
     /// What `rank` issued.
     pub(crate) got: String,
+    /// Whether `rank` has left in place of issuing something.
+    pub(crate) departed: bool,
+    /// Whether the numbers of ranks are those of a part.
+    pub(crate) in_part: bool,
 }
 
 impl Verdict {
-    pub(crate) fn error(&self, operation: &'static str) -> Error {
-        let Self { rank, peer, expected, got } = self.clone();
-        Error::Disagreement { operation, rank, peer, expected, got }
+    /// `rank` issued `got`, but `peer` issued `expected`.
+    pub(crate) fn new(rank: usize, peer: usize, expected: String, got: String) -> Self {
+        Self { rank, peer, expected, got, departed: false, in_part: false }
     }
-}
 
-/// How the end of what a rank issued begins, where the numbers of ranks are those of a part.
-const OF_PART: &str = " (ranks of the part ";
+    /// `rank` has left, as `how` says, but `peer` issued `expected`.
+    pub(crate) fn departed(rank: usize, peer: usize, expected: String, how: String) -> Self {
+        Self { departed: true, ..Self::new(rank, peer, expected, how) }
+    }
 
-/// Whether `error` tells of ranks by the numbers that they have in a part.
-pub(crate) fn is_of_part(error: &Error) -> bool {
-    matches!(error, Error::Disagreement { got, .. } if got.contains(OF_PART))
+    pub(crate) fn error(&self, operation: &'static str) -> Error {
+        let Self { rank, peer, expected, got, departed, in_part } = self.clone();
+        Error::Disagreement { operation, rank, peer, expected, got, departed, in_part }
+    }
 }
 
 /// What the ranks of a clique disagree on.
@@ -88,7 +94,10 @@ impl Ballot {
     /// The one that holds: the first there was.
     pub(crate) fn decide(&self, mut verdict: Verdict) -> &Verdict {
         self.verdict.get_or_init(|| {
-            self.part.iter().for_each(|part| verdict.got.push_str(&format!("{OF_PART}{part})")));
+            if let Some(part) = &self.part {
+                verdict.got.push_str(&format!(" (ranks of the part {part})"));
+                verdict.in_part = true;
+            }
             verdict
         })
     }
@@ -108,7 +117,7 @@ pub(crate) fn judge(said: &[Option<Signature>], first: usize, expected: &Signatu
     let right = right.0;
     let (rank, wrong) = known().find(|(_, one)| *one != right)?;
     let peer = if right == expected { first } else { known().find(|(_, one)| *one == right)?.0 };
-    Some(Verdict { rank, peer, expected: right.against(wrong), got: wrong.against(right) })
+    Some(Verdict::new(rank, peer, right.against(wrong), wrong.against(right)))
 }
 
 #[cfg(test)]
@@ -172,10 +181,8 @@ mod tests {
     fn ranks_of_a_part_are_told_as_such() {
         for (part, told) in [(Some("of color 3".to_owned()), true), (None, false)] {
             let error = Ballot::new(part).decide(judged(&[Some(8), Some(9)], 0).unwrap()).error("test");
-            assert_eq!(
-                (is_of_part(&error), error.to_string().contains("(ranks of the part of color 3)")),
-                (told, told)
-            );
+            let Error::Disagreement { in_part, .. } = error else { panic!("{error:?}") };
+            assert_eq!((in_part, error.to_string().contains("(ranks of the part of color 3)")), (told, told));
         }
     }
 

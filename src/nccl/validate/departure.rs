@@ -14,9 +14,6 @@ pub(crate) enum Departure {
     Returned,
 }
 
-/// How what a rank did begins, in words, that has left in place of doing it.
-const GONE: &str = "nothing: rank ";
-
 /// How `rank` has left, in place of what it should have issued, after so many collectives.
 pub(crate) fn gone(rank: usize, how: Departure, passed: u64, last: Option<String>) -> String {
     let how = match how {
@@ -25,12 +22,7 @@ pub(crate) fn gone(rank: usize, how: Departure, passed: u64, last: Option<String
     };
     let last = last.map(|last| format!(", the last of them {last}")).unwrap_or_default();
     let s = if passed == 1 { "" } else { "s" };
-    format!("{GONE}{rank} {how}, after {passed} collective{s}{last}")
-}
-
-/// Whether that is what a rank did.
-pub(crate) fn is_gone(did: &str) -> bool {
-    did.starts_with(GONE)
+    format!("nothing: rank {rank} {how}, after {passed} collective{s}{last}")
 }
 
 /// Written where ranks come and go; read by those who wait.

@@ -129,12 +129,8 @@ impl Ledger {
                 .collect();
             if said.iter().all(Option::is_some) || deadline.expired() {
                 // The one that asks differs from the first, so there is somebody at fault.
-                let verdict = ballot::judge(&said, *first, expected).unwrap_or_else(|| Verdict {
-                    rank: *rank,
-                    peer: *first,
-                    expected: expected.against(got),
-                    got: got.against(expected),
-                });
+                let verdict = ballot::judge(&said, *first, expected)
+                    .unwrap_or_else(|| Verdict::new(*rank, *first, expected.against(got), got.against(expected)));
                 return Ok(self.ballot.decide(verdict));
             }
             if let Some(error) = stop() {
@@ -145,16 +141,16 @@ impl Ledger {
         }
     }
 
-    /// The same for what rank `rank` got that contradicts what rank `peer` has issued.
+    /// The verdict that holds, after this one was found: the first one.
     #[cold]
-    pub(crate) fn decide(&self, rank: usize, peer: usize, expected: String, got: String) -> &Verdict {
-        self.ballot.decide(Verdict { rank, peer, expected, got })
+    pub(crate) fn decide(&self, verdict: Verdict) -> &Verdict {
+        self.ballot.decide(verdict)
     }
 
     /// The same for a message of which `rank` is one end and `peer` the other, which came first and said `theirs`.
     #[cold]
     pub(crate) fn settle_message(&self, rank: usize, peer: usize, theirs: Word, mine: Word) -> &Verdict {
-        self.decide(rank, peer, theirs.against(mine, rank), mine.against(theirs, peer))
+        self.decide(Verdict::new(rank, peer, theirs.against(mine, rank), mine.against(theirs, peer)))
     }
 
     /// The last collective of `rank`, in words, if it is still known.

@@ -120,8 +120,9 @@ impl Ending {
     /// What `error`, which has ended it on `rank`, comes to on the others.
     pub(crate) fn of(rank: usize, error: &Error) -> Self {
         match error {
-            Error::Disagreement { rank, peer, expected, got, .. } => {
-                Self::Disagreement(Verdict { rank: *rank, peer: *peer, expected: expected.clone(), got: got.clone() })
+            Error::Disagreement { rank, peer, expected, got, departed, in_part, .. } => {
+                let verdict = Verdict::new(*rank, *peer, expected.clone(), got.clone());
+                Self::Disagreement(Verdict { departed: *departed, in_part: *in_part, ..verdict })
             }
             Error::Aborted { reason, .. } => Self::Aborted(format!("rank {rank}, of another process: {reason}")),
             other => Self::Aborted(format!("rank {rank}, of another process: {other}")),
@@ -137,8 +138,9 @@ impl Ending {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Disagreement(Verdict { rank, peer, expected, got }) => {
-                Writer::default().u8(1).count(*rank).count(*peer).text(expected).text(got).0
+            Self::Disagreement(Verdict { rank, peer, expected, got, departed, in_part }) => {
+                let writer = Writer::default().u8(1).count(*rank).count(*peer).text(expected).text(got);
+                writer.u8((*departed).into()).u8((*in_part).into()).0
             }
             Self::Aborted(reason) => Writer::default().u8(2).text(reason).0,
         }
@@ -150,7 +152,8 @@ impl Ending {
             1 => {
                 let (rank, peer) = (reader.count()?, reader.count()?);
                 let (expected, got) = (reader.text()?.to_owned(), reader.text()?.to_owned());
-                Self::Disagreement(Verdict { rank, peer, expected, got })
+                let (departed, in_part) = (reader.u8()? != 0, reader.u8()? != 0);
+                Self::Disagreement(Verdict { rank, peer, expected, got, departed, in_part })
             }
             2 => Self::Aborted(reader.text()?.to_owned()),
             _ => return None,
@@ -223,13 +226,27 @@ pub(super) fn decision_key(plan: &Plan, attempt: u64) -> String {
 /// What stands in the note of a rank.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RegroupNote {
-    Waits {
-        plan: Plan,
-        place: Place,
-        attempt: u64,
-    },
-    /// It comes to nothing more: how it has left, in words.
-    Left(String),
+    Waits { plan: Plan, place: Place, attempt: u64 },
+    Left(Leave),
+}
+
+/// Why a rank comes to nothing more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// It has closed its communicator: how, in words.
+    Departed(String),
+    /// Its communicator has ended: how, in words.
+    Ended(String),
+}
+
+impl Leave {
+    /// The verdict on `rank`, which has left in place of what `peer` expects.
+    pub(super) fn verdict(self, rank: usize, peer: usize, expected: String) -> Verdict {
+        match self {
+            Self::Departed(how) => Verdict::departed(rank, peer, expected, how),
+            Self::Ended(how) => Verdict::new(rank, peer, expected, how),
+        }
+    }
 }
 
 /// How an attempt has ended.
@@ -278,7 +295,8 @@ impl RegroupNote {
                 let writer = encode_plan(Writer::default().u8(1), plan).u64(*attempt);
                 writer.bytes(&encode_choice(place.as_ref())).0
             }
-            Self::Left(how) => Writer::default().u8(2).text(how).0,
+            Self::Left(Leave::Departed(how)) => Writer::default().u8(2).text(how).0,
+            Self::Left(Leave::Ended(how)) => Writer::default().u8(3).text(how).0,
         }
     }
 
@@ -289,7 +307,8 @@ impl RegroupNote {
                 let (plan, attempt) = (decode_plan(&mut reader)?, reader.u64()?);
                 Self::Waits { plan, attempt, place: decode_place(&mut reader)? }
             }
-            2 => Self::Left(reader.text()?.to_owned()),
+            2 => Self::Left(Leave::Departed(reader.text()?.to_owned())),
+            3 => Self::Left(Leave::Ended(reader.text()?.to_owned())),
             _ => return None,
         };
         reader.end(says)
@@ -359,8 +378,11 @@ mod tests {
         let left = Note::Left("nothing".to_owned());
         check(&left, &left.encode(), Note::decode);
         check(&None, &encode_choice(None), decode_choice);
-        let verdict = Verdict { rank: 3, peer: 1, expected: "this".to_owned(), got: String::new() };
-        for end in [Ending::Disagreement(verdict), Ending::Aborted("why".to_owned())] {
+        let verdict = Verdict::new(3, 1, "this".to_owned(), String::new());
+        let departed = Verdict::departed(3, 1, "this".to_owned(), "nothing".to_owned());
+        let in_part = Verdict { in_part: true, ..verdict.clone() };
+        let verdicts = [verdict, departed, in_part].map(Ending::Disagreement);
+        for end in verdicts.into_iter().chain([Ending::Aborted("why".to_owned())]) {
             check(&end, &end.encode(), Ending::decode);
         }
     }
@@ -380,8 +402,10 @@ mod tests {
             let says = RegroupNote::Waits { plan, place: place.clone().filter(|_| at % 2 == 0), attempt: at as u64 };
             check(&says, &says.encode(), RegroupNote::decode);
         }
-        let left = RegroupNote::Left("nothing".to_owned());
-        check(&left, &left.encode(), RegroupNote::decode);
+        for leave in [Leave::Departed, Leave::Ended] {
+            let left = RegroupNote::Left(leave("nothing".to_owned()));
+            check(&left, &left.encode(), RegroupNote::decode);
+        }
         let ends = Decision::Ends(Ending::Aborted("why".to_owned()));
         for decision in [Decision::Go(vec![(0, None), (3, place)]), Decision::Go(Vec::new()), Decision::Again, ends] {
             check(&decision, &decision.encode(), Decision::decode);

@@ -17,7 +17,7 @@ use super::ballot::{self, Ballot, HEARING, Verdict};
 use super::departure::{self, Departure};
 use super::history::{self, History};
 use super::ledger;
-use super::notes::{self, Ending, Note};
+use super::notes::{self, Ending, Leave, Note};
 use super::pair::{End, Message, Word};
 #[cfg(nccl_ge_2_27)]
 use super::points::Points;
@@ -145,7 +145,7 @@ impl OverExchange {
         // Nothing ever comes but the end.
         let _ = listener.map(|listener| listener.recv_timeout(NOTICED));
         if self.size() > 1 && !self.has_left.load(Ordering::Relaxed) {
-            self.leave_seat(&format!("nothing: it has ended there ({how})"));
+            self.leave_seat(Leave::Ended(format!("nothing: it has ended there ({how})")));
         }
         let exchange = locked(&self.exchange).take();
         drop(exchange);
@@ -337,7 +337,7 @@ impl OverExchange {
         let how = departure::gone(rank, Departure::Closed, passed, self.last_of());
         let (key, told) = (self.round_key(rank), Note::Left(how.clone()).encode());
         let _ = self.exchange("close").and_then(|exchange| exchange.leave_note(&key, &told, LAST));
-        self.leave_seat(&how);
+        self.leave_seat(Leave::Departed(how.clone()));
         self.has_left.store(true, Ordering::Relaxed);
         if let Some(verdict) = self.left_behind(&how) {
             let _ = self.decide("close", verdict);
@@ -402,7 +402,7 @@ impl OverExchange {
                             || format!("a message between it and rank {ahead}"),
                             |word| word.describe(rank),
                         );
-                        return Ok(Some(Verdict { rank, peer: ahead, expected, got: format!("{what} before that") }));
+                        return Ok(Some(Verdict::new(rank, ahead, expected, format!("{what} before that"))));
                     }
                 }
             }
@@ -433,12 +433,11 @@ impl OverExchange {
         if stands != mine {
             if stands != mine.mirrored() {
                 let (expected, got) = (stands.against(mine, own), mine.against(stands, peer));
-                return Err(self.decide(operation, Verdict { rank: own, peer, expected, got }));
+                return Err(self.decide(operation, Verdict::new(own, peer, expected, got)));
             }
             exchange.take_note(&key);
-        } else if let Some(got) = self.has_left(operation, peer)? {
-            let expected = mine.mirrored().describe(own);
-            return Err(self.decide(operation, Verdict { rank: peer, peer: own, expected, got }));
+        } else if let Some(leave) = self.has_left(operation, peer)? {
+            return Err(self.decide(operation, leave.verdict(peer, own, mine.mirrored().describe(own))));
         }
         count.store(number + 1, Ordering::Relaxed);
         Ok(number)
@@ -464,7 +463,7 @@ impl OverExchange {
         keys.iter().zip(came).find_map(|((peer, key), came)| {
             let Came::Value(bytes) = came else { return None };
             let expected = word("close", key, &bytes).ok()?.mirrored().describe(*peer);
-            Some(Verdict { rank: own, peer: *peer, expected, got: how.to_owned() })
+            Some(Verdict::departed(own, *peer, expected, how.to_owned()))
         })
     }
 }
@@ -508,8 +507,8 @@ impl Round {
             Some(Note::Left(how)) => Some((rank, how.clone())),
             _ => None,
         });
-        if let Some((rank, got)) = left {
-            return Some(Verdict { rank, peer: own, expected: self.doing(), got });
+        if let Some((rank, how)) = left {
+            return Some(Verdict::departed(rank, own, self.doing(), how));
         }
         let of = |rank: usize| match &told[rank] {
             _ if rank == own => Some(&self.told),
@@ -530,7 +529,7 @@ impl Round {
         });
         let together = |count: usize| format!("{count} collectives together");
         let (expected, got) = (together(self.told.len()), together(other.len()));
-        Some(judged.unwrap_or(Verdict { rank, peer: own, expected, got }))
+        Some(judged.unwrap_or(Verdict::new(rank, own, expected, got)))
     }
 }
 
@@ -646,6 +645,7 @@ mod tests {
         let told = [does(&[5]), Some(Note::Left("nothing: it left".to_owned())), None];
         let verdict = found(0, &told, false).unwrap();
         assert_eq!((verdict.rank, verdict.peer, &*verdict.got), (1, 0, "nothing: it left"));
+        assert!(verdict.departed);
         assert!(verdict.expected.starts_with("all_reduce of 5 "), "{verdict:?}");
     }
 

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::ballot::{HEARING, Verdict};
-use super::notes::{Decision, Ending, Note, Party, RegroupNote, decision_key};
+use super::notes::{Decision, Ending, Leave, Note, Party, RegroupNote, decision_key};
 use super::over_exchange::{LAST, OverExchange, unreadable};
 use super::regroup::{Place, Plan};
 use crate::error::{Error, Result};
@@ -128,7 +128,7 @@ impl OverExchange {
                     }
                     // It is about to leave, or comes to this afterwards.
                     RegroupNote::Waits { .. } => {}
-                    RegroupNote::Left(how) => left = left.or(Some((rank, how))),
+                    RegroupNote::Left(leave) => left = left.or(Some((rank, leave))),
                 },
                 Came::Ended(how) => gone = gone.or(Some((rank, how))),
                 Came::NotYet => {}
@@ -139,7 +139,7 @@ impl OverExchange {
                         let what = signatures.first().map_or_else(String::new, |first| first.describe());
                         others_do.push((rank, Does::Round(what)));
                     }
-                    Note::Left(how) => left = left.or(Some((rank, how))),
+                    Note::Left(how) => left = left.or(Some((rank, Leave::Departed(how)))),
                 },
                 _ => missing.push(rank),
             }
@@ -153,8 +153,8 @@ impl OverExchange {
             others_do.extend(party.iter().map(|(rank, _)| (*rank, Does::Plan(seat.plan.clone()))));
             return Err(self.conclude(operation, seat, judge(others_do, own), &their_plans, is_active));
         }
-        if let Some((rank, got)) = left {
-            let verdict = Verdict { rank, peer: own, expected: seat.plan.describe(), got };
+        if let Some((rank, leave)) = left {
+            let verdict = leave.verdict(rank, own, seat.plan.describe());
             return Err(self.conclude(operation, seat, verdict, &[], is_active));
         }
         if let Some((rank, how)) = gone {
@@ -245,18 +245,18 @@ impl OverExchange {
     }
 
     /// How a rank has left, if it has.
-    pub(super) fn has_left(&self, operation: &'static str, rank: usize) -> Result<Option<String>> {
+    pub(super) fn has_left(&self, operation: &'static str, rank: usize) -> Result<Option<Leave>> {
         let key = seat_key(rank);
         let came = self.exchange(operation)?.note_of_any(&key, Duration::ZERO)?;
         Ok(match came.map(|bytes| read(operation, &key, &bytes, RegroupNote::decode)).transpose()? {
-            Some(RegroupNote::Left(how)) => Some(how),
+            Some(RegroupNote::Left(leave)) => Some(leave),
             _ => None,
         })
     }
 
     /// This rank comes to nothing more: how it has left, for who waits for it where they make others.
-    pub(super) fn leave_seat(&self, how: &str) {
-        let says = RegroupNote::Left(how.to_owned()).encode();
+    pub(super) fn leave_seat(&self, leave: Leave) {
+        let says = RegroupNote::Left(leave).encode();
         let _ = self.exchange("close").and_then(|all| all.leave_note(&seat_key(self.rank()), &says, LAST));
     }
 
@@ -276,9 +276,9 @@ fn judge(mut all: Vec<(usize, Does)>, own: usize) -> Verdict {
     let wrong = right.and_then(|(_, right)| all.iter().find(|(_, does)| does != right));
     match (right, wrong) {
         (Some((peer, right)), Some((rank, wrong))) => {
-            Verdict { rank: *rank, peer: *peer, expected: right.against(wrong), got: wrong.against(right) }
+            Verdict::new(*rank, *peer, right.against(wrong), wrong.against(right))
         }
-        _ => Verdict { rank: own, peer: own, expected: String::new(), got: String::new() },
+        _ => Verdict::new(own, own, String::new(), String::new()),
     }
 }
 

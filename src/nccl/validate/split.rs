@@ -27,7 +27,7 @@ pub(crate) fn dispute<'a>(all: impl Iterator<Item = (usize, &'a Choice)> + Clone
     let of = |own: &Choice, other: &Choice| {
         format!("{} for the part of color {color}", against(own.terms.as_deref(), other.terms.as_deref()))
     };
-    Some(Verdict { rank, peer, expected: of(expected, got), got: of(got, expected) })
+    Some(Verdict::new(rank, peer, of(expected, got), of(got, expected)))
 }
 
 /// The fields, by name.

@@ -10,6 +10,7 @@ use crate::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::KEPT;
+use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::departure::{self, Departure};
 use crate::nccl::validate::in_process::InProcess;
 
@@ -27,9 +28,9 @@ pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error
 #[cold]
 pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usize], expected: &str) -> Option<Error> {
     let in_process = inner.in_process.as_ref()?;
-    let left = |&rank: &usize| Some((rank, in_process.ledger.presence().departure(rank)?));
-    let (rank, how) = missing.iter().find_map(left)?;
-    Some(in_process.ledger.decide(rank, inner.rank, expected.to_owned(), gone(in_process, rank, how)).error(operation))
+    let gone = |&rank: &usize| Some((rank, in_process.ledger.presence().departure(rank)?));
+    let (rank, how) = missing.iter().find_map(gone)?;
+    Some(left(in_process, inner, (rank, how), expected.to_owned()).error(operation))
 }
 
 /// Why `inner` waits in vain, in a call of `operation`, for others to come to what it has issued long ago.
@@ -69,18 +70,18 @@ fn in_vain(
     let presence = in_process.ledger.presence();
     // Before it is looked how far they have come: they come no further.
     let others = (0..inner.size).filter(|rank| *rank != inner.rank);
-    let left = |rank| presence.departure(rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
-    let left: Vec<_> = others.filter_map(left).collect();
-    if left.is_empty() {
+    let gone = |rank| presence.departure(rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
+    let gone: Vec<_> = others.filter_map(gone).collect();
+    if gone.is_empty() {
         return None;
     }
     numbers.filter_map(|number| inner.recent.get(number)).find_map(|record| {
         let missing = pending::missing(in_process, inner.rank, &record);
         // Ending the clique would lose operations that this rank has issued and that are still running.
         let (rank, how) =
-            *left.iter().find(|(rank, how)| missing.contains(rank) && is_through(inner, in_process, *rank, *how))?;
+            *gone.iter().find(|(rank, how)| missing.contains(rank) && is_through(inner, in_process, *rank, *how))?;
         let expected = pending::describe(inner.rank, &record);
-        Some(in_process.ledger.decide(rank, inner.rank, expected, gone(in_process, rank, how)).error(operation))
+        Some(left(in_process, inner, (rank, how), expected).error(operation))
     })
 }
 
@@ -132,10 +133,17 @@ pub(crate) fn unsettled(inner: &Inner, streams: &[Stream]) -> String {
 
 /// Whether `error` says that a rank has left: perhaps because of a failure of its own, of which this one says nothing.
 pub(crate) fn is_told_by(error: &Error) -> bool {
-    matches!(error, Error::Disagreement { got, .. } if departure::is_gone(got))
+    matches!(error, Error::Disagreement { departed: true, .. })
 }
 
-/// How `rank` has left, in place of what it should have issued.
-fn gone(in_process: &InProcess, rank: usize, how: Departure) -> String {
-    departure::gone(rank, how, in_process.ledger.collectives().passed(rank), in_process.ledger.last_of(rank))
+/// What holds after `inner` has found that `rank` has left, from which it expects something.
+fn left<'p>(
+    in_process: &'p InProcess,
+    inner: &Inner,
+    (rank, how): (usize, Departure),
+    expected: String,
+) -> &'p Verdict {
+    let ledger = &in_process.ledger;
+    let how = departure::gone(rank, how, ledger.collectives().passed(rank), ledger.last_of(rank));
+    ledger.decide(Verdict::departed(rank, inner.rank, expected, how))
 }
