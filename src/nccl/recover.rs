@@ -115,7 +115,7 @@ impl Communicator {
             return Err(Error::argument(OPERATION, "exchange", of(own), of(other)));
         }
         let options = InitOptions { timeout: self.timeout(), config: inner.local_ranks.config(), checked: false };
-        let is_checked = inner.checked.get().is_some();
+        let is_checked = inner.over_exchange.get().is_some();
         let device = self.device();
         let cause = aborted(format!("rank {} recovers", self.rank()));
         // What was under way here may still write; what hangs there is left to itself.

@@ -247,7 +247,7 @@ pub(super) fn meet<'a>(
                 come(in_process, inner, plan, &places[at]);
                 waiting.push((at, inner, in_process, Comparison::default()));
             }
-            None => match inner.checked.get() {
+            None => match inner.over_exchange.get() {
                 Some(checked) => {
                     parties[at] =
                         across_processes::meet(operation, inner, checked, (plan, &places[at]), &mut promised)?;
@@ -317,7 +317,7 @@ fn spare(members: &[&Inner], plan: &Plan) {
         Plan::Without(excluded, _) => Arc::clone(excluded),
         Plan::Split | Plan::Resume | Plan::Grow(_) => Arc::default(),
     };
-    members.iter().filter_map(|inner| inner.checked.get()).for_each(|checked| checked.spare(Arc::clone(&spared)));
+    members.iter().filter_map(|inner| inner.over_exchange.get()).for_each(|checked| checked.spare(Arc::clone(&spared)));
 }
 
 /// The ranks that the child of `inner` belongs to.
@@ -346,7 +346,7 @@ fn place_of(
     let local_ranks = LOCAL_RANKS.join_apart(&inner.local_ranks, child);
     let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
     let part = local_ranks.part().unwrap_or_default();
-    let listener = inner.checked.get().map(|checked| {
+    let listener = inner.over_exchange.get().map(|checked| {
         let mut ranks: Vec<_> =
             with.clone().map(|(rank, theirs)| (theirs.as_ref().map_or(0, |choice| choice.key), *rank)).collect();
         ranks.sort_unstable();
@@ -362,5 +362,5 @@ fn place_of(
 /// Whether ranks of other processes know that these come, and rely on it.
 #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
 pub(super) fn is_told(members: &[&Arc<Inner>]) -> bool {
-    members.iter().any(|inner| inner.checked.get().is_some())
+    members.iter().any(|inner| inner.over_exchange.get().is_some())
 }

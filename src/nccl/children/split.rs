@@ -153,11 +153,11 @@ fn together(
         guard.splits += 1;
         if let Some(in_process) = &inner.in_process {
             in_process.splits.show(inner.rank, guard.splits, ask.choice());
-        } else if let Some(checked) = inner.checked.get() {
+        } else if let Some(checked) = inner.over_exchange.get() {
             checked.show_split(guard.splits, ask.choice());
         }
         entries.push(point::come(inner, guard, operation, &signature)?);
-        inner.checked.get().map_or(Ok(()), |checked| checked.see_split(operation, guard.splits))?;
+        inner.over_exchange.get().map_or(Ok(()), |checked| checked.see_split(operation, guard.splits))?;
     }
     let _promised = match entries.first() {
         Some(Some(entry)) => connect::meet_at(*entry, &inners, operation)?,
@@ -180,7 +180,8 @@ fn together(
             let local_ranks = inner.local_ranks.join_part(child);
             let part = local_ranks.part().unwrap_or_default();
             let ranks = inner.splits().map(|splits| splits.members(guard.splits, color)).unwrap_or_default();
-            let listener = inner.checked.get().map(|checked| PeerListener::of_part(operation, checked, &ranks, &part));
+            let listener =
+                inner.over_exchange.get().map(|checked| PeerListener::of_part(operation, checked, &ranks, &part));
             if let Some(parent) = &inner.in_process {
                 local_ranks.set_in_process(|| parent.of_part(&ranks, part));
             }

@@ -20,22 +20,20 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::Record;
 use crate::nccl::rank::traced::Traced;
 use crate::nccl::validate::history::Exchange;
-use crate::nccl::validate::in_process::InProcess;
+pub(super) use crate::nccl::validate::launch::replay::OPERATION;
+use crate::nccl::validate::launch::replay::Replay;
 use crate::nccl::validate::pair::End;
 use crate::nccl::validate::signature::Numbers;
 use crate::nccl::validate::signature::Signature;
-
-/// The method that launches.
-pub(super) const OPERATION: &str = "Graph::launch";
 
 /// What one communicator has in a graph.
 pub(super) struct Part {
     pub(super) inner: Arc<Inner>,
     collectives: Numbers,
     /// The kinds of those among them that NCCL makes messages of.
-    pub(super) exchanges: Vec<Exchange>,
+    exchanges: Vec<Exchange>,
     /// The messages to or from each peer.
-    pub(super) pairs: Vec<(usize, End, Numbers)>,
+    pairs: Vec<(usize, End, Numbers)>,
     /// The windows, and registrations, that its calls use.
     windows: Vec<u64>,
     /// The removals at which all of them were there.
@@ -58,8 +56,10 @@ impl Part {
         self.held.launched(number);
     }
 
-    pub(super) fn signature(&self) -> Option<(&InProcess, Signature)> {
-        Some((self.inner.in_process.as_deref()?, self.launch()?))
+    /// What the ranks compare of a launch.
+    pub(super) fn replay(&self) -> Replay<'_> {
+        let Self { inner, exchanges, pairs, .. } = self;
+        Replay { inner, signature: self.launch(), exchanges, pairs }
     }
 
     /// What ranks compare of a launch; `None` where they compare its messages alone.

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::agreement::{bytes, class};
-use super::said::collectives;
 use crate::cuda::Stream;
 use crate::error::Result;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::history::Exchange;
 use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::launch::in_process::{bytes, class};
+use crate::nccl::validate::launch::messages::collectives;
 use crate::nccl::validate::meeting::{Need, Peers, Step, quiet};
 use crate::nccl::validate::pair::End;
 use crate::nccl::wait::patience::Patience;

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::connect;
 use super::launch::{self, Member, in_one_order, place};
+use super::parts;
 use super::submit;
-use super::{agreement, parts};
 use crate::cuda::restoring;
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
@@ -18,6 +18,7 @@ use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::validate::launch::group::before_group;
 use crate::nccl::validate::operation;
 use crate::nccl::wait::entry;
 use crate::sys;
@@ -45,7 +46,7 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
         let mut members: SmallVec<[_; 4]> =
             members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
         restoring(|| {
-            let _promised = match agreement::group(calls, &inners, operation)? {
+            let _promised = match before_group(calls, &inners, operation)? {
                 true => {
                     launch::write_down(calls, &members);
                     // As where a group goes in parts: messages of others are connected ahead, for which there is no room here.

@@ -17,8 +17,7 @@ use crate::nccl::rank::state::State;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::warnings::said;
-use crate::nccl::wait::departure;
-use crate::nccl::wait::needed;
+use crate::nccl::validate::validator::Validator;
 use crate::nccl::wait::pending;
 use crate::sys;
 
@@ -84,9 +83,9 @@ impl Worker for Inner {
     }
 
     fn look_around(&self, done: u64, last: u64) {
-        let needs = |rank| needed::on_device(self, rank, done, last);
-        let dead = || self.checked.get().and_then(|checked| checked.in_vain(needs));
-        departure::on_device(self, done, last).or_else(dead).into_iter().for_each(|error| abort_clique(self, &error));
+        if let Some(error) = self.validator().in_vain(self, done, last) {
+            abort_clique(self, &error);
+        }
     }
 
     fn pending(&self, done: u64, last: u64) -> Option<String> {

@@ -81,7 +81,7 @@ impl PeerListener {
 
     /// Listens for `inner`, before it does anything.
     pub(crate) fn listen(self, inner: &Arc<Inner>) {
-        let _ = inner.checked.set(Arc::clone(&self.checked));
+        let _ = inner.over_exchange.set(Arc::clone(&self.checked));
         let heard = self.checked.is_heard();
         let _ = self.thread.0.send((Arc::downgrade(inner), self.checked, heard));
     }
@@ -147,7 +147,7 @@ impl Deaths {
         self.inside = (visit, if self.inside.0 == visit { self.inside.1.saturating_add(1) } else { 0 });
         if visit % 2 == 1
             && self.inside.1 >= REST
-            && let Some(error) = checked.in_vain(|rank| needed::inside(&inner, checked, rank, visit))
+            && let Some(error) = checked.death(|rank| needed::inside(&inner, checked, rank, visit))
         {
             abort_clique(&inner, &error);
         }

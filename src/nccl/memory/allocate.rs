@@ -309,7 +309,7 @@ fn vote(
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut point = 0;
     for (inner, (guard, _)) in members.iter().zip(entered.iter_mut()) {
-        if let Some(checked) = inner.checked.get() {
+        if let Some(checked) = inner.over_exchange.get() {
             // A round of its own: the exchange carries what ranks show with what they compare.
             guard.points += 1;
             checked.show_point(guard.points, Vec::new(), usize::from(able));

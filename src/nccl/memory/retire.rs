@@ -129,11 +129,11 @@ pub(crate) fn meet<'a>(
         guard.points += 1;
         if let Some(in_process) = &inner.in_process {
             in_process.points.show(inner.rank, guard.points, member.idle(), member.bytes);
-        } else if let Some(checked) = inner.checked.get() {
+        } else if let Some(checked) = inner.over_exchange.get() {
             checked.show_point(guard.points, member.idle(), member.bytes);
         }
         entries.push(point::come(inner, guard, operation, &signature(at))?);
-        inner.checked.get().map_or(Ok(()), |checked| checked.see_point(operation, guard.points))?;
+        inner.over_exchange.get().map_or(Ok(()), |checked| checked.see_point(operation, guard.points))?;
     }
     if let Some(Some(entry)) = entries.first() {
         let inners: Vec<&'a Inner> = members.iter().map(|member| member.inner).map(|inner| &**inner).collect();

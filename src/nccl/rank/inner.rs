@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     /// What the ranks of a clique compare.
     pub(crate) in_process: Option<Arc<InProcess>>,
     /// What the ranks of a checked communicator compare.
-    pub(crate) checked: OnceLock<Arc<OverExchange>>,
+    pub(crate) over_exchange: OnceLock<Arc<OverExchange>>,
     pub(super) state: StateMachine,
     /// How it has ended, for threads that wait for its work.
     pub(super) fate: Arc<Fate>,
@@ -123,7 +123,7 @@ impl Inner {
             size: parts.size,
             device: parts.device,
             in_process: parts.local_ranks.in_process().cloned(),
-            checked: OnceLock::new(),
+            over_exchange: OnceLock::new(),
             state: StateMachine::new(),
             fate: Arc::default(),
             stuck: AtomicU64::new(0),
@@ -245,27 +245,27 @@ impl Inner {
     /// checked communicator.
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn compares(&self) -> bool {
-        self.in_process.is_some() || self.checked.get().is_some()
+        self.in_process.is_some() || self.over_exchange.get().is_some()
     }
 
     /// What its ranks have shown each other at points, if they compare.
     #[cfg(nccl_ge_2_27)]
     pub(crate) fn points(&self) -> Option<&Points> {
         let points = self.in_process.as_ref().map(|in_process| &in_process.points);
-        points.or_else(|| self.checked.get().map(|checked| &checked.points))
+        points.or_else(|| self.over_exchange.get().map(|checked| &checked.points))
     }
 
     /// What its ranks have asked for in splits, if they compare.
     pub(crate) fn splits(&self) -> Option<&Splits> {
         let splits = self.in_process.as_ref().map(|in_process| &in_process.splits);
-        splits.or_else(|| self.checked.get().map(|checked| &checked.splits))
+        splits.or_else(|| self.over_exchange.get().map(|checked| &checked.splits))
     }
 
     /// Makes the error that all ranks report, each with its `operation`, after this rank has found
     /// that others disagree.
     #[cold]
     pub(crate) fn decide(&self, operation: &'static str, verdict: Verdict) -> Error {
-        match (&self.in_process, self.checked.get()) {
+        match (&self.in_process, self.over_exchange.get()) {
             (None, Some(checked)) => checked.decide(operation, verdict),
             (None, None) => verdict.error(operation),
             (Some(in_process), _) => in_process.ledger.decide(verdict).error(operation),

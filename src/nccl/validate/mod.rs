@@ -10,6 +10,7 @@ pub(crate) mod failure;
 pub(crate) mod history;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod in_process;
+pub(crate) mod launch;
 pub(crate) mod ledger;
 pub(crate) mod meeting;
 pub(crate) mod notes;
@@ -26,3 +27,4 @@ pub(crate) mod regroup_over_exchange;
 pub(crate) mod sequence;
 pub(crate) mod signature;
 pub(crate) mod split;
+pub(crate) mod validator;

@@ -314,8 +314,8 @@ impl OverExchange {
         locked(&self.dead).push((rank, format!("{how}; rank {} waits for it", self.rank())));
     }
 
-    /// Why a wait is in vain that needs the ranks of which `needs` says so.
-    pub(crate) fn in_vain(&self, needs: impl Fn(usize) -> bool) -> Option<Error> {
+    /// Returns the error of a wait that needs a rank that has died: `needs` says which ranks it needs.
+    pub(crate) fn death(&self, needs: impl Fn(usize) -> bool) -> Option<Error> {
         let dead = locked(&self.dead);
         let (rank, how) = dead.iter().find(|(rank, _)| needs(*rank))?;
         Some(Error::Gone { operation: "wait", rank: *rank, how: how.clone() })

@@ -1,4 +1,4 @@
-//! What ranks say of calls when they compare them, in a clique and across processes.
+//! What both validators compare of calls: which are collectives, and what the ends of messages say of them.
 
 use crate::element::ElementKind;
 use crate::nccl::calls::call::Call;

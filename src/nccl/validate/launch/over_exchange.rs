@@ -1,35 +1,64 @@
-//! Comparing calls with the other ranks of a checked communicator, which live in other processes, before they are launched.
+//! Validates calls of a checked communicator, whose ranks live in several processes: they compare over an exchange before they launch.
 //!
-//! Who drives several ranks, or several communicators, says first what all of them are about to do, and waits for the others then.
+//! A thread that drives several ranks or communicators first says what all of them are about to do, and then waits for the others.
 
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::said::{self, collectives, message_of};
-use crate::error::Result;
+use super::messages::{self, collectives, message_of};
+use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::Record;
+use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::history;
-use crate::nccl::validate::over_exchange::Round;
-use crate::nccl::validate::over_exchange::{Heard, OverExchange};
+use crate::nccl::validate::over_exchange::{Heard, OverExchange, Round};
 use crate::nccl::validate::pair::End;
-use crate::nccl::validate::signature::Numbers;
-use crate::nccl::validate::signature::Signature;
+use crate::nccl::validate::signature::{Numbers, Signature};
+use crate::nccl::validate::validator::Validator;
+use crate::nccl::wait::needed;
 use crate::nccl::wait::patience::Patience;
 
 /// How long a rank waits for others before it looks whether its communicator has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A communicator that has come to a round.
-pub(super) type Told<'a> = (&'a Inner, &'a OverExchange, Round);
+pub(super) type Announced<'a> = (&'a Inner, &'a OverExchange, Round);
 
-/// Compares a call that is in no group, of a communicator that has no in_process.
-///
-/// # Errors
-/// What ends the communicator.
-#[cold]
-pub(super) fn one(call: &Call<'_>, checked: &OverExchange) -> Result<()> {
+impl Validator for OverExchange {
+    #[cold]
+    fn before_launch(&self, call: &Call<'_>) -> Result<bool, Failure> {
+        one(call, self).map(|()| false).map_err(Failure::Fatal)
+    }
+
+    fn before_point(&self, inner: &Inner, operation: &'static str, signature: &Signature) -> Result<Option<u64>> {
+        let round = self.tell(vec![*signature], Vec::new(), inner.timeout())?;
+        wait(&[inner], (inner, self, round), operation).map(Some)
+    }
+
+    fn on_departure(&self, _inner: &Inner, _end: &mut dyn FnMut(&Inner, &Error)) {
+        self.leave();
+    }
+
+    fn in_vain(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {
+        self.death(|rank| needed::on_device(inner, rank, done, last))
+    }
+
+    /// What the other ranks do is not known here.
+    fn explain(
+        &self,
+        _inner: &Inner,
+        _records: &[Record],
+        _range: &dyn Fn() -> String,
+        _absent: &[usize],
+    ) -> Option<String> {
+        None
+    }
+}
+
+/// Compares a call that is in no group.
+fn one(call: &Call<'_>, checked: &OverExchange) -> Result<()> {
     let inner = call.comm;
     if call.kind.message().is_some() {
         return message(call, checked);
@@ -51,10 +80,10 @@ fn signature(call: &Call<'_>, group: usize) -> Signature {
 }
 
 /// Says what a group holds of these communicators, as far as they are checked.
-pub(super) fn tell<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<SmallVec<[Told<'a>; 4]>> {
+pub(super) fn tell<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<SmallVec<[Announced<'a>; 4]>> {
     let mut all = SmallVec::new();
     for &inner in members {
-        let Some(checked) = inner.checked.get() else { continue };
+        let Some(checked) = inner.over_exchange.get() else { continue };
         let count = collectives(calls, inner).count();
         if count == 0 {
             continue;
@@ -71,7 +100,7 @@ pub(super) fn tell<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<Smal
 pub(super) fn hear(
     calls: &[Call<'_>],
     members: &[&Inner],
-    all: SmallVec<[Told<'_>; 4]>,
+    all: SmallVec<[Announced<'_>; 4]>,
     operation: &'static str,
 ) -> Result<()> {
     for one in all {
@@ -80,23 +109,11 @@ pub(super) fn hear(
         collectives(calls, inner).zip(first..).for_each(|(call, number)| call.agreed.set(number));
     }
     for call in calls.iter().filter(|call| call.kind.message().is_some()) {
-        if let Some(checked) = call.comm.checked.get() {
+        if let Some(checked) = call.comm.over_exchange.get() {
             message(call, checked)?;
         }
     }
     Ok(())
-}
-
-/// `inner`, of several that one thread drives, comes to something that all ranks do together, and waits for them: its number among the
-/// collectives.
-pub(super) fn together(
-    inner: &Inner,
-    checked: &OverExchange,
-    operation: &'static str,
-    signature: &Signature,
-) -> Result<u64> {
-    let round = checked.tell(vec![*signature], Vec::new(), inner.timeout())?;
-    wait(&[inner], (inner, checked, round), operation)
 }
 
 /// The same of a launch of a graph, in which these collectives are messages to NCCL; waited for by [`wait`].
@@ -104,15 +121,15 @@ pub(super) fn tell_launch<'a>(
     inner: &'a Inner,
     signature: &Signature,
     exchanges: &[history::Exchange],
-) -> Result<Option<Told<'a>>> {
-    let Some(checked) = inner.checked.get() else { return Ok(None) };
+) -> Result<Option<Announced<'a>>> {
+    let Some(checked) = inner.over_exchange.get() else { return Ok(None) };
     let what = || format!("{}, all_to_all, gather or scatter among them,", signature.describe());
     let exchanges = exchanges.iter().map(|kind| (*kind, what())).collect();
     Ok(Some((inner, checked, checked.tell(vec![*signature], exchanges, inner.timeout())?)))
 }
 
 /// Waits until all have come to a round. The locks of `members` are held, which an abort gets, as this then waits no longer.
-pub(super) fn wait(members: &[&Inner], (inner, checked, round): Told<'_>, operation: &'static str) -> Result<u64> {
+pub(super) fn wait(members: &[&Inner], (inner, checked, round): Announced<'_>, operation: &'static str) -> Result<u64> {
     let mut patience = Patience::default();
     loop {
         match checked.hear(operation, &round, LOOK)? {
@@ -145,7 +162,7 @@ pub(super) fn launched(
     operation: &'static str,
     (peer, end, numbers): &(usize, End, Numbers),
 ) -> Result<()> {
-    let Some(checked) = inner.checked.get().filter(|_| *peer != inner.rank) else { return Ok(()) };
-    let message = said::launched(checked.history(), (inner.rank, *end), *peer, numbers);
+    let Some(checked) = inner.over_exchange.get().filter(|_| *peer != inner.rank) else { return Ok(()) };
+    let message = messages::launched(checked.history(), (inner.rank, *end), *peer, numbers);
     checked.message(operation, (*end, *peer), message, inner.timeout()).map(drop)
 }

@@ -1,17 +1,14 @@
-//! Comparing calls with the other ranks of a clique, before they are launched.
-//!
-//! The collectives of a group come before its messages, as they do in NCCL; those too that NCCL makes messages of.
+//! Validates calls of a clique: its ranks compare in shared memory before they launch.
 
 use std::sync::atomic::{Ordering, fence};
 
-use smallvec::SmallVec;
-
-use super::checked;
-use super::said::{collectives, exchanges, is_collective_of, message_of};
+use super::messages::{exchanges, message_of};
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::Record;
 use crate::nccl::validate::ballot::{Difference, Verdict};
+use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::history::Exchange;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::ledger::Ledger;
@@ -19,17 +16,50 @@ use crate::nccl::validate::order::Clash;
 use crate::nccl::validate::pair::{End, Word};
 use crate::nccl::validate::sequence::Turn;
 use crate::nccl::validate::signature::Signature;
+use crate::nccl::validate::validator::Validator;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::patience::Patience;
 use crate::nccl::wait::pending;
 
-/// Compares a call that is in no group. Whether it is the first of its kind, so that the ranks have to meet.
-///
-/// # Errors
-/// [`Error::Timeout`] where nothing was agreed on, so that the call may be made again; everything else ends the clique.
+impl Validator for InProcess {
+    #[inline]
+    fn before_launch(&self, call: &Call<'_>) -> Result<bool, Failure> {
+        one(self, call).map_err(Failure::late)
+    }
+
+    fn before_point(&self, inner: &Inner, operation: &'static str, signature: &Signature) -> Result<Option<u64>> {
+        let entry = collective(self, inner, operation, signature)?;
+        point_in_order(self, inner, operation, signature)?;
+        Ok(Some(entry))
+    }
+
+    fn on_departure(&self, inner: &Inner, end: &mut dyn FnMut(&Inner, &Error)) {
+        self.ledger.presence().close(inner.rank);
+        for other in inner.clique_ranks() {
+            if let Some(error) = departure::of_closed(&other) {
+                end(&other, &error);
+            }
+        }
+    }
+
+    fn in_vain(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {
+        departure::on_device(inner, done, last)
+    }
+
+    fn explain(
+        &self,
+        inner: &Inner,
+        records: &[Record],
+        range: &dyn Fn() -> String,
+        absent: &[usize],
+    ) -> Option<String> {
+        pending::explain(self, inner, records, range, absent)
+    }
+}
+
+/// Compares a call that is in no group. Returns whether it is the first of its kind.
 #[inline]
-pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
-    let Some(in_process) = &call.comm.in_process else { return elsewhere(call) };
+fn one(in_process: &InProcess, call: &Call<'_>) -> Result<bool> {
     if let Some((end, peer)) = call.kind.message() {
         let is_first = message(in_process, call, end, peer)?;
         in_order(in_process, call)?;
@@ -43,20 +73,9 @@ pub(crate) fn one(call: &Call<'_>) -> Result<bool> {
     Ok(call.count > 0 && call.comm.size > 1 && !history.knows_class(signature.class(bytes(call))))
 }
 
-/// The same, of a communicator whose other ranks live in other processes: it is checked, or they have promised to agree.
-#[inline]
-fn elsewhere(call: &Call<'_>) -> Result<bool> {
-    call.comm.checked.get().map_or(Ok(()), |checked| checked::one(call, checked)).map(|()| false)
-}
-
 /// Compares a collective, or a registration, that is in no group; its number in the sequence.
 #[inline]
-pub(crate) fn collective(
-    in_process: &InProcess,
-    inner: &Inner,
-    operation: &'static str,
-    signature: &Signature,
-) -> Result<u64> {
+fn collective(in_process: &InProcess, inner: &Inner, operation: &'static str, signature: &Signature) -> Result<u64> {
     let mut patience = Patience::default();
     loop {
         match in_process.ledger.collective(inner.rank, signature) {
@@ -76,7 +95,7 @@ pub(crate) fn collective(
 /// A call was agreed on. Whether the ranks that it concerns come to it in the same order among those of other communicators, with which
 /// this one shares its resources.
 #[inline]
-fn in_order(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
+pub(super) fn in_order(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
     if call.comm.shared_lock().is_none() {
         return Ok(());
     }
@@ -85,7 +104,7 @@ fn in_order(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
 }
 
 /// The same for a point, to which all ranks come.
-pub(crate) fn point_in_order(
+pub(super) fn point_in_order(
     in_process: &InProcess,
     inner: &Inner,
     operation: &'static str,
@@ -128,7 +147,7 @@ fn compare_order(
 
 /// A collective was agreed on.
 #[inline]
-fn passed(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
+pub(super) fn passed(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
     match call.kind.exchange() {
         Some(kind) if call.count > 0 => {
             exchange(in_process, call.comm, kind, call.operation, || call.signature(1).describe())
@@ -173,7 +192,7 @@ pub(crate) fn bytes(call: &Call<'_>) -> u64 {
 
 /// Compares a message. Whether it is the first of this rank to this peer, or from it.
 #[inline]
-fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: usize) -> Result<bool> {
+pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: usize) -> Result<bool> {
     let rank = call.comm.rank;
     if peer == rank {
         // Both ends are in this group, which was looked at before.
@@ -231,139 +250,14 @@ pub(super) fn contradicted(
     }
 }
 
-/// The collectives of one communicator in a group.
-struct Sequence<'a> {
-    inner: &'a Inner,
-    in_process: &'a InProcess,
-    /// How many there are.
-    count: usize,
-    /// Where the next may be among the calls.
-    at: usize,
-    differs: Option<Difference>,
-}
-
-impl Sequence<'_> {
-    /// Goes on as far as possible. Whether it waits for other ranks then.
-    fn advance(&mut self, calls: &[Call<'_>]) -> bool {
-        while self.differs.is_none()
-            && let Some(call) = calls.get(self.at)
-        {
-            if is_collective_of(call, self.inner) {
-                let signature = call.signature(self.count);
-                match self.in_process.ledger.collective(self.inner.rank, &signature) {
-                    Turn::Passed(entry) => call.agreed.set(entry),
-                    Turn::Wait => return true,
-                    Turn::Differs => {
-                        self.differs = Some(self.in_process.ledger.differ(self.inner.rank, &signature));
-                        return false;
-                    }
-                }
-            }
-            self.at += 1;
-        }
-        false
-    }
-}
-
-/// Compares the calls of a group on these communicators, whose locks are held.
-///
-/// Whoever drives several ranks must not wait for one of them as another. So each goes as far as it comes, then the next.
-/// Whether there is one that is the first of its kind, so that the ranks have to meet.
-///
-/// # Errors
-/// What ends the clique.
-pub(crate) fn group(calls: &[Call<'_>], members: &[&Inner], operation: &'static str) -> Result<bool> {
-    expect(calls);
-    let mut sequences: SmallVec<[Sequence<'_>; 4]> = SmallVec::new();
-    let mut is_checked = false;
-    for &inner in members {
-        match &inner.in_process {
-            Some(in_process) => {
-                let count = collectives(calls, inner).count();
-                sequences.push(Sequence { inner, in_process, count, at: 0, differs: None });
-            }
-            None => is_checked |= inner.checked.get().is_some(),
-        }
-    }
-    let told = if is_checked { Some(checked::tell(calls, members)?) } else { None };
-    let mut patience = Patience::default();
-    loop {
-        let (mut waits, mut moved) = (None, false);
-        for sequence in &mut sequences {
-            let before = sequence.at;
-            if sequence.advance(calls) {
-                waits = Some(sequence.inner);
-            }
-            moved |= sequence.at != before;
-        }
-        let Some(slow) = waits else { break };
-        if !moved {
-            if sequences.iter().any(|sequence| sequence.differs.is_some()) {
-                break;
-            }
-            patience.wait(operation, members, in_vain(operation), slow, || behind(slow))?;
-        }
-    }
-    for Sequence { inner, in_process, at, differs, .. } in &sequences {
-        if let Some(difference) = differs {
-            return Err(contradicted(in_process, inner, calls[*at].operation, difference));
-        }
-    }
-    let mut first = false;
-    for Sequence { inner, in_process, count, .. } in &sequences {
-        let history = in_process.ledger.history(inner.rank);
-        let all = collectives(calls, inner).map(bytes).sum();
-        first |= inner.size > 1
-            && collectives(calls, inner).any(|call| call.count > 0 && !history.knows_class(class(call, *count, all)));
-    }
-    let in_clique = || calls.iter().filter_map(|call| Some((call, call.comm.in_process.as_ref()?)));
-    for (call, in_process) in in_clique().filter(|(call, _)| call.kind.message().is_none()) {
-        passed(in_process, call)?;
-    }
-    for (call, in_process) in in_clique() {
-        if let Some((end, peer)) = call.kind.message() {
-            first |= message(in_process, call, end, peer)?;
-        }
-    }
-    if let Some(told) = told {
-        checked::hear(calls, members, told, operation)?;
-    }
-    if members.iter().any(|inner| inner.shared_lock().is_some()) {
-        group_in_order(calls, members)?;
-    }
-    Ok(first)
-}
-
-/// The calls of a group on communicators that share their resources, in the order in which [`Parts`](super::parts::Parts) makes them.
-#[cold]
-fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
-    let mut members: SmallVec<[&Inner; 4]> = members.into();
-    members.sort_unstable_by(|one, other| one.local_ranks.lineage.cmp(&other.local_ranks.lineage));
-    for inner in members {
-        let Some(in_process) = &inner.in_process else { continue };
-        calls.iter().filter(|call| call.comm.id == inner.id).try_for_each(|call| in_order(in_process, call))?;
-    }
-    Ok(())
-}
-
 /// The class of a collective in a group of so many, which move `all` bytes together: NCCL merges them before it chooses how
 /// to do them.
 pub(crate) fn class(call: &Call<'_>, count: usize, all: u64) -> u64 {
     call.signature(count).class(if call.kind.is_exchange() { 0 } else { all })
 }
 
-/// Asks for the cache lines of messages that are about to be compared, all of them before the first is needed.
-#[inline]
-fn expect(calls: &[Call<'_>]) {
-    for call in calls {
-        if let (Some(in_process), Some((end, peer))) = (&call.comm.in_process, call.kind.message()) {
-            in_process.ledger.expect_message((call.comm.rank, end), peer);
-        }
-    }
-}
-
 /// Whether a rank waits in vain for others to come to what it has issued long ago.
-pub(super) fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
+pub(crate) fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
     move |inner| departure::far_behind(inner, operation)
 }
 

@@ -1,0 +1,141 @@
+//! Validates the calls of a group, whose communicators may have different validators.
+//!
+//! The collectives of a group come before its messages, as they do in NCCL; those too that NCCL makes messages of.
+
+use smallvec::SmallVec;
+
+use super::in_process::{behind, bytes, class, contradicted, in_order, in_vain, message, passed};
+use super::messages::{collectives, is_collective_of};
+use super::over_exchange;
+use crate::error::Result;
+use crate::nccl::calls::call::Call;
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::ballot::Difference;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::sequence::Turn;
+use crate::nccl::wait::patience::Patience;
+
+/// The collectives of one communicator in a group.
+struct Progress<'a> {
+    inner: &'a Inner,
+    in_process: &'a InProcess,
+    /// How many there are.
+    count: usize,
+    /// Where the next may be among the calls.
+    at: usize,
+    differs: Option<Difference>,
+}
+
+impl Progress<'_> {
+    /// Goes on as far as possible. Whether it waits for other ranks then.
+    fn advance(&mut self, calls: &[Call<'_>]) -> bool {
+        while self.differs.is_none()
+            && let Some(call) = calls.get(self.at)
+        {
+            if is_collective_of(call, self.inner) {
+                let signature = call.signature(self.count);
+                match self.in_process.ledger.collective(self.inner.rank, &signature) {
+                    Turn::Passed(entry) => call.agreed.set(entry),
+                    Turn::Wait => return true,
+                    Turn::Differs => {
+                        self.differs = Some(self.in_process.ledger.differ(self.inner.rank, &signature));
+                        return false;
+                    }
+                }
+            }
+            self.at += 1;
+        }
+        false
+    }
+}
+
+/// Compares the calls of a group on these communicators, whose locks are held.
+///
+/// Whoever drives several ranks must not wait for one of them as another. So each goes as far as it comes, then the next.
+/// Whether there is one that is the first of its kind, so that the ranks have to meet.
+///
+/// # Errors
+/// What ends the clique.
+pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'static str) -> Result<bool> {
+    expect(calls);
+    let mut sequences: SmallVec<[Progress<'_>; 4]> = SmallVec::new();
+    let mut is_checked = false;
+    for &inner in members {
+        match &inner.in_process {
+            Some(in_process) => {
+                let count = collectives(calls, inner).count();
+                sequences.push(Progress { inner, in_process, count, at: 0, differs: None });
+            }
+            None => is_checked |= inner.over_exchange.get().is_some(),
+        }
+    }
+    let told = if is_checked { Some(over_exchange::tell(calls, members)?) } else { None };
+    let mut patience = Patience::default();
+    loop {
+        let (mut waits, mut moved) = (None, false);
+        for sequence in &mut sequences {
+            let before = sequence.at;
+            if sequence.advance(calls) {
+                waits = Some(sequence.inner);
+            }
+            moved |= sequence.at != before;
+        }
+        let Some(slow) = waits else { break };
+        if !moved {
+            if sequences.iter().any(|sequence| sequence.differs.is_some()) {
+                break;
+            }
+            patience.wait(operation, members, in_vain(operation), slow, || behind(slow))?;
+        }
+    }
+    for Progress { inner, in_process, at, differs, .. } in &sequences {
+        if let Some(difference) = differs {
+            return Err(contradicted(in_process, inner, calls[*at].operation, difference));
+        }
+    }
+    let mut first = false;
+    for Progress { inner, in_process, count, .. } in &sequences {
+        let history = in_process.ledger.history(inner.rank);
+        let all = collectives(calls, inner).map(bytes).sum();
+        first |= inner.size > 1
+            && collectives(calls, inner).any(|call| call.count > 0 && !history.knows_class(class(call, *count, all)));
+    }
+    let in_clique = || calls.iter().filter_map(|call| Some((call, call.comm.in_process.as_ref()?)));
+    for (call, in_process) in in_clique().filter(|(call, _)| call.kind.message().is_none()) {
+        passed(in_process, call)?;
+    }
+    for (call, in_process) in in_clique() {
+        if let Some((end, peer)) = call.kind.message() {
+            first |= message(in_process, call, end, peer)?;
+        }
+    }
+    if let Some(told) = told {
+        over_exchange::hear(calls, members, told, operation)?;
+    }
+    if members.iter().any(|inner| inner.shared_lock().is_some()) {
+        group_in_order(calls, members)?;
+    }
+    Ok(first)
+}
+
+/// The calls of a group on communicators that share their resources, in the order in which [`Parts`](crate::nccl::enqueue::parts::Parts) makes them.
+#[cold]
+fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
+    let mut members: SmallVec<[&Inner; 4]> = members.into();
+    members.sort_unstable_by(|one, other| one.local_ranks.lineage.cmp(&other.local_ranks.lineage));
+    for inner in members {
+        let Some(in_process) = &inner.in_process else { continue };
+        calls.iter().filter(|call| call.comm.id == inner.id).try_for_each(|call| in_order(in_process, call))?;
+    }
+    Ok(())
+}
+
+/// Asks for the cache lines of messages that are about to be compared, all of them before the first is needed.
+#[inline]
+fn expect(calls: &[Call<'_>]) {
+    for call in calls {
+        if let (Some(in_process), Some((end, peer))) = (&call.comm.in_process, call.kind.message()) {
+            in_process.ledger.expect_message((call.comm.rank, end), peer);
+        }
+    }
+}
