@@ -201,7 +201,7 @@ impl Communicator {
     /// Checks whether this rank can grow over an exchange. Returns by how many ranks, and the
     /// threads that it needs.
     fn ready_to_grow(&self, operation: &'static str, exchange: &Exchange) -> Result<(usize, Threads)> {
-        if self.inner().in_process.is_some() {
+        if self.inner().validation.in_process().is_some() {
             let reason = "a rank of a clique grows with others of its process: see invite".to_owned();
             return Err(Error::InvalidUsage { operation, reason });
         }

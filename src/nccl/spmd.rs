@@ -152,7 +152,7 @@ impl Clique {
         outside_of_host_functions(SPMD)?;
         let ranks = self.ranks();
         let scope = Scope::new();
-        let presence = ranks.first().and_then(|first| first.inner().in_process.as_ref());
+        let presence = ranks.first().and_then(|first| first.inner().validation.in_process());
         let presence = presence.map(|in_process| in_process.ledger.presence());
         let program_run = presence.map(Run::begin);
         let failures = Mutex::new(Vec::new());

@@ -78,7 +78,7 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
     });
     let (child, part) = grown(more, guard.times(&Plan::Grow(more)));
     let key = inner.local_ranks.lineage.key(&child);
-    let clique = inner.in_process.as_ref().map(|parent| {
+    let clique = inner.validation.in_process().map(|parent| {
         let grown = LOCAL_RANKS.by_key(&key);
         grown.set_in_process(|| parent.of_rest(size, part));
         grown

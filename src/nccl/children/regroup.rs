@@ -212,7 +212,7 @@ pub(super) fn shares_nothing(operation: &'static str, inner: &Inner, guard: &Gua
 /// Returns an error if no rank of the clique has invited as many.
 fn is_invited(operation: &'static str, inner: &Inner, more: usize) -> Result<()> {
     let invited = inner.local_ranks.growth.get().map(|open| open.more);
-    if inner.in_process.is_none() || invited == Some(more) {
+    if inner.validation.in_process().is_none() || invited == Some(more) {
         return Ok(());
     }
     let expected =
@@ -241,13 +241,13 @@ pub(super) fn meet<'a>(
     let mut waiting: SmallVec<[(usize, &'a Inner, &InProcess, Comparison); 4]> = SmallVec::new();
     let mut parties = vec![Party::new(); members.len()];
     for (at, &inner) in members.iter().enumerate() {
-        match &inner.in_process {
+        match inner.validation.in_process() {
             Some(in_process) => {
                 in_process.ledger.presence().drive(inner.rank);
                 come(in_process, inner, plan, &places[at]);
                 waiting.push((at, inner, in_process, Comparison::default()));
             }
-            None => match inner.over_exchange.get() {
+            None => match inner.validation.over_exchange() {
                 Some(checked) => {
                     parties[at] =
                         across_processes::meet(operation, inner, checked, (plan, &places[at]), &mut promised)?;
@@ -317,7 +317,10 @@ fn spare(members: &[&Inner], plan: &Plan) {
         Plan::Without(excluded, _) => Arc::clone(excluded),
         Plan::Split | Plan::Resume | Plan::Grow(_) => Arc::default(),
     };
-    members.iter().filter_map(|inner| inner.over_exchange.get()).for_each(|checked| checked.spare(Arc::clone(&spared)));
+    members
+        .iter()
+        .filter_map(|inner| inner.validation.over_exchange())
+        .for_each(|checked| checked.spare(Arc::clone(&spared)));
 }
 
 /// The ranks that the child of `inner` belongs to.
@@ -331,7 +334,7 @@ fn place_of(
     if let Plan::Grow(more) = plan {
         let (child, part) = grown(*more, times);
         let local_ranks = LOCAL_RANKS.join_grown(&inner.local_ranks, &inner.local_ranks.lineage.key(&child));
-        if let Some(parent) = &inner.in_process {
+        if let Some(parent) = inner.validation.in_process() {
             local_ranks.set_in_process(|| parent.of_rest(inner.size + more, part));
         }
         // The new ranks are in no exchange with these.
@@ -346,14 +349,14 @@ fn place_of(
     let local_ranks = LOCAL_RANKS.join_apart(&inner.local_ranks, child);
     let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
     let part = local_ranks.part().unwrap_or_default();
-    let listener = inner.over_exchange.get().map(|checked| {
+    let listener = inner.validation.over_exchange().map(|checked| {
         let mut ranks: Vec<_> =
             with.clone().map(|(rank, theirs)| (theirs.as_ref().map_or(0, |choice| choice.key), *rank)).collect();
         ranks.sort_unstable();
         let ranks: Vec<_> = ranks.into_iter().map(|(_, rank)| rank).collect();
         PeerListener::start(operation, checked.rest(operation, &ranks, part.clone())?)
     });
-    if let Some(parent) = &inner.in_process {
+    if let Some(parent) = inner.validation.in_process() {
         local_ranks.set_in_process(|| parent.of_rest(with.count(), part));
     }
     Ok(Place { local_ranks, listener: listener.transpose()? })
@@ -362,5 +365,5 @@ fn place_of(
 /// Whether ranks of other processes know that these come, and rely on it.
 #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
 pub(super) fn is_told(members: &[&Arc<Inner>]) -> bool {
-    members.iter().any(|inner| inner.over_exchange.get().is_some())
+    members.iter().any(|inner| inner.validation.over_exchange().is_some())
 }

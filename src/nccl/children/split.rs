@@ -151,13 +151,9 @@ fn together(
     let mut entries = Vec::with_capacity(members.len());
     for ((inner, (guard, _)), ask) in members.iter().zip(&mut entered).zip(asks) {
         guard.splits += 1;
-        if let Some(in_process) = &inner.in_process {
-            in_process.splits.show(inner.rank, guard.splits, ask.choice());
-        } else if let Some(checked) = inner.over_exchange.get() {
-            checked.show_split(guard.splits, ask.choice());
-        }
+        inner.validation.show_split(inner.rank, guard.splits, ask.choice());
         entries.push(point::come(inner, guard, operation, &signature)?);
-        inner.over_exchange.get().map_or(Ok(()), |checked| checked.see_split(operation, guard.splits))?;
+        inner.validation.see_split(operation, guard.splits)?;
     }
     let _promised = match entries.first() {
         Some(Some(entry)) => connect::meet_at(*entry, &inners, operation)?,
@@ -165,8 +161,8 @@ fn together(
         _ => Promised::default(),
     };
     for (inner, (guard, _)) in members.iter().zip(&entered) {
-        if let Some(verdict) = inner.splits().and_then(|splits| splits.dispute(guard.splits)) {
-            return Err(inner.decide(operation, verdict));
+        if let Some(verdict) = inner.validation.splits().and_then(|splits| splits.dispute(guard.splits)) {
+            return Err(inner.validation.decide(operation, verdict));
         }
     }
     let mut parts = Vec::with_capacity(members.len());
@@ -179,10 +175,12 @@ fn together(
             let child = Child::Part(guard.splits, color);
             let local_ranks = inner.local_ranks.join_part(child);
             let part = local_ranks.part().unwrap_or_default();
-            let ranks = inner.splits().map(|splits| splits.members(guard.splits, color)).unwrap_or_default();
-            let listener =
-                inner.over_exchange.get().map(|checked| PeerListener::of_part(operation, checked, &ranks, &part));
-            if let Some(parent) = &inner.in_process {
+            let ranks = inner.validation.splits().map(|splits| splits.members(guard.splits, color)).unwrap_or_default();
+            let listener = inner
+                .validation
+                .over_exchange()
+                .map(|checked| PeerListener::of_part(operation, checked, &ranks, &part));
+            if let Some(parent) = inner.validation.in_process() {
                 local_ranks.set_in_process(|| parent.of_part(&ranks, part));
             }
             Ok::<_, Error>(Place { local_ranks, listener: listener.transpose()? })

@@ -39,7 +39,7 @@ const PRESS: Duration = Duration::from_millis(100);
 impl<'a> First<'a> {
     /// Of calls that were agreed on. `None` where they connect nothing.
     fn of(calls: &[Call<'a>], inner: &'a Inner) -> Option<Self> {
-        let in_process = inner.in_process.as_ref().filter(|_| inner.size > 1)?;
+        let in_process = inner.validation.in_process().filter(|_| inner.size > 1)?;
         let history = in_process.ledger.history(inner.rank);
         let (mut need, mut classes, mut exchanges) = (Need::default(), SmallVec::new(), Peers::default());
         let count = collectives(calls, inner).count();
@@ -173,7 +173,7 @@ pub(crate) fn meet<'a>(
 pub(crate) fn meet_at<'a>(entry: u64, members: &[&'a Inner], operation: &'static str) -> Result<Promised<'a>> {
     let mut firsts = Firsts::new();
     for &inner in members {
-        if let Some(in_process) = inner.in_process.as_ref().filter(|_| inner.size > 1) {
+        if let Some(in_process) = inner.validation.in_process().filter(|_| inner.size > 1) {
             let need = Need { collective: Some(entry), ..Need::default() };
             let (classes, exchanges) = (SmallVec::new(), Peers::default());
             firsts.push(First { inner, in_process, stream: None, need, classes, exchanges });

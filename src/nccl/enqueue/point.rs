@@ -25,7 +25,7 @@ pub(crate) fn come(
         let (head, count) = (signature.head(), signature.count());
         Traced { operation, head, count, stream: 0, captured: false }
     });
-    let entry = inner.validator().before_point(inner, operation, signature)?;
+    let entry = inner.validation.before_point(inner, operation, signature)?;
     if entry.is_some() {
         write_down(inner, guard, operation, signature, entry);
     }

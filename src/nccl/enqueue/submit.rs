@@ -84,7 +84,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
         drop(guard);
         return Err(ended_if_lost(call, error));
     }
-    let done = match inner.validator().before_launch(call) {
+    let done = match inner.validation.before_launch(call) {
         Err(Failure::Retryable(error)) => {
             drop(guard);
             Trouble::of([(inner, &error)]).write();
@@ -281,7 +281,7 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
     let error = check::lost(&error, members.iter().map(|inner| inner.device)).unwrap_or(error);
     root_cause::begin(&error);
     // At once: this process may end before anybody else tells the others.
-    let checked = members.iter().filter_map(|inner| Some((inner.rank, inner.over_exchange.get()?)));
+    let checked = members.iter().filter_map(|inner| Some((inner.rank, inner.validation.over_exchange()?)));
     checked.for_each(|(rank, checked)| drop(checked.end(Ending::of(rank, &error))));
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
     let _ = abort(&everybody, &error, &Deadline::after(GRACE));

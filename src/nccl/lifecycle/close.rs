@@ -186,7 +186,7 @@ fn close_within(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
 /// Tells the other ranks that `inner` will issue nothing more, and that its work is done. Those
 /// that wait for more of it end.
 fn announce_end(inner: &Inner) {
-    inner.validator().on_departure(inner, &mut |other, error| {
+    inner.validation.on_departure(inner, &mut |other, error| {
         start_abort(&other.clique_ranks(), error);
     });
 }
@@ -304,7 +304,11 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
                 streams.pop();
             }
             if streams.is_empty() {
-                inner.in_process.iter().for_each(|in_process| in_process.ledger.presence().settle(inner.rank));
+                inner
+                    .validation
+                    .in_process()
+                    .iter()
+                    .for_each(|in_process| in_process.ledger.presence().settle(inner.rank));
             }
             // A rank that waits for others may do so for ever, and they for it.
             let waits = || round >= SOME && departure::is_missed(inner);

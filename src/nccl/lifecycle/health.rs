@@ -41,7 +41,7 @@ impl Inner {
     /// Leaves out a warning about a waiting communicator of a clique: the ledger says the same, and
     /// more.
     pub(crate) fn said(&self) -> Option<String> {
-        let is_told = self.in_process.is_some() && sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR;
+        let is_told = self.validation.in_process().is_some() && sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR;
         self.beside(|handle| (!is_told).then(|| said(handle)).flatten()).flatten()
     }
 }
@@ -83,7 +83,7 @@ impl Worker for Inner {
     }
 
     fn look_around(&self, done: u64, last: u64) {
-        if let Some(error) = self.validator().in_vain(self, done, last) {
+        if let Some(error) = self.validation.in_vain(self, done, last) {
             abort_clique(self, &error);
         }
     }

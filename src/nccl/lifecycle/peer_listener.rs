@@ -81,7 +81,7 @@ impl PeerListener {
 
     /// Listens for `inner`, before it does anything.
     pub(crate) fn listen(self, inner: &Arc<Inner>) {
-        let _ = inner.over_exchange.set(Arc::clone(&self.checked));
+        inner.validation.set_over_exchange(Arc::clone(&self.checked));
         let heard = self.checked.is_heard();
         let _ = self.thread.0.send((Arc::downgrade(inner), self.checked, heard));
     }

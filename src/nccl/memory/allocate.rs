@@ -309,7 +309,7 @@ fn vote(
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut point = 0;
     for (inner, (guard, _)) in members.iter().zip(entered.iter_mut()) {
-        if let Some(checked) = inner.over_exchange.get() {
+        if let Some(checked) = inner.validation.over_exchange() {
             // A round of its own: the exchange carries what ranks show with what they compare.
             guard.points += 1;
             checked.show_point(guard.points, Vec::new(), usize::from(able));
@@ -318,9 +318,10 @@ fn vote(
             return Ok(checked.points.bytes(guard.points).iter().position(|able| *able == 0));
         }
         point = guard.points;
-        inner.in_process.iter().for_each(|in_process| in_process.points.vote(inner.rank, point, able));
+        inner.validation.in_process().iter().for_each(|in_process| in_process.points.vote(inner.rank, point, able));
     }
-    let Some((first, in_process)) = members.first().and_then(|inner| Some((inner, inner.in_process.as_ref()?))) else {
+    let Some((first, in_process)) = members.first().and_then(|inner| Some((inner, inner.validation.in_process()?)))
+    else {
         return Ok(None);
     };
     let mut patience = Patience::default();

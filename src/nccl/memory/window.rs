@@ -133,7 +133,7 @@ mod shown {
         let (entries, _promised) = retire::meet(approaching, &mut entered, operation, signature)?;
         let told = |(member, (guard, _)): (&Member<'_>, &(_, _))| {
             let guard: &Locked<'_, Guarded> = guard;
-            let shown = member.inner.points().map(|points| points.bytes(guard.points));
+            let shown = member.inner.validation.points().map(|points| points.bytes(guard.points));
             shown.unwrap_or_else(|| vec![member.bytes; member.inner.size]).into()
         };
         let sizes: Vec<Arc<[usize]>> = approaching.iter().zip(&entered).map(told).collect();

@@ -27,4 +27,5 @@ pub(crate) mod regroup_over_exchange;
 pub(crate) mod sequence;
 pub(crate) mod signature;
 pub(crate) mod split;
+pub(crate) mod validation;
 pub(crate) mod validator;

@@ -1,8 +1,9 @@
 //! The validator of a communicator: checks that its ranks are about to launch the same operations.
 //!
-//! A communicator has one of three:
-//! - [`InProcess`] for a clique: its ranks compare in shared memory, before each launch.
-//! - [`OverExchange`] for a checked communicator: its ranks live in several processes and compare through a store.
+//! A communicator holds one of three in its [`Validation`]:
+//! - [`InProcess`](super::in_process::InProcess) for a clique: its ranks compare in shared memory, before each launch.
+//! - [`OverExchange`](super::over_exchange::OverExchange) for a checked communicator: its ranks live in several processes and compare
+//!   through a store.
 //! - [`None`] for a communicator of several processes that is not checked. Its ranks have promised to agree, and nothing is compared.
 //!
 //! The code that launches calls the [`Validator`] and does not know which one it is.
@@ -12,9 +13,8 @@ use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::Record;
 use crate::nccl::validate::failure::Failure;
-use crate::nccl::validate::in_process::InProcess;
-use crate::nccl::validate::over_exchange::OverExchange;
 use crate::nccl::validate::signature::Signature;
+use crate::nccl::validate::validation::Validation;
 
 /// Checks that the ranks of a communicator are about to launch the same operations.
 pub(crate) trait Validator {
@@ -82,59 +82,39 @@ impl Validator for None {
     }
 }
 
-/// The validator of a communicator. The calls are dispatched by a match, which the compiler inlines: a launch takes tens of nanoseconds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum AnyValidator<'a> {
-    None(None),
-    InProcess(&'a InProcess),
-    OverExchange(&'a OverExchange),
+/// Calls a method of the validator that a communicator holds.
+macro_rules! dispatch {
+    ($held:expr, $validator:ident => $call:expr) => {
+        match $held {
+            Validation::InProcess($validator) => $call,
+            Validation::AcrossProcesses(over_exchange) => match over_exchange.get() {
+                Some($validator) => $call,
+                Option::None => {
+                    let $validator = &None;
+                    $call
+                }
+            },
+        }
+    };
 }
 
-impl Inner {
-    #[inline]
-    pub(crate) fn validator(&self) -> AnyValidator<'_> {
-        if let Some(in_process) = &self.in_process {
-            return AnyValidator::InProcess(in_process);
-        }
-        match self.over_exchange.get() {
-            Some(over_exchange) => AnyValidator::OverExchange(over_exchange),
-            Option::None => AnyValidator::None(None),
-        }
-    }
-}
-
-impl Validator for AnyValidator<'_> {
+/// Dispatches by a match, which the compiler inlines: validation adds tens of nanoseconds to a launch.
+impl Validator for Validation {
     #[inline]
     fn before_launch(&self, call: &Call<'_>) -> Result<bool, Failure> {
-        match self {
-            Self::InProcess(validator) => validator.before_launch(call),
-            Self::None(validator) => validator.before_launch(call),
-            Self::OverExchange(validator) => validator.before_launch(call),
-        }
+        dispatch!(self, validator => validator.before_launch(call))
     }
 
     fn before_point(&self, inner: &Inner, operation: &'static str, signature: &Signature) -> Result<Option<u64>> {
-        match self {
-            Self::InProcess(validator) => validator.before_point(inner, operation, signature),
-            Self::None(validator) => validator.before_point(inner, operation, signature),
-            Self::OverExchange(validator) => validator.before_point(inner, operation, signature),
-        }
+        dispatch!(self, validator => validator.before_point(inner, operation, signature))
     }
 
     fn on_departure(&self, inner: &Inner, end: &mut dyn FnMut(&Inner, &Error)) {
-        match self {
-            Self::InProcess(validator) => validator.on_departure(inner, end),
-            Self::None(validator) => validator.on_departure(inner, end),
-            Self::OverExchange(validator) => validator.on_departure(inner, end),
-        }
+        dispatch!(self, validator => validator.on_departure(inner, end));
     }
 
     fn in_vain(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {
-        match self {
-            Self::InProcess(validator) => validator.in_vain(inner, done, last),
-            Self::None(validator) => validator.in_vain(inner, done, last),
-            Self::OverExchange(validator) => validator.in_vain(inner, done, last),
-        }
+        dispatch!(self, validator => validator.in_vain(inner, done, last))
     }
 
     fn explain(
@@ -144,10 +124,6 @@ impl Validator for AnyValidator<'_> {
         range: &dyn Fn() -> String,
         absent: &[usize],
     ) -> Option<String> {
-        match self {
-            Self::InProcess(validator) => validator.explain(inner, records, range, absent),
-            Self::None(validator) => validator.explain(inner, records, range, absent),
-            Self::OverExchange(validator) => validator.explain(inner, records, range, absent),
-        }
+        dispatch!(self, validator => validator.explain(inner, records, range, absent))
     }
 }

@@ -20,14 +20,14 @@ const WAIT: &str = "wait";
 /// Why `inner` waits in vain for other ranks in a call of `operation`, before which they meet.
 #[cold]
 pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error> {
-    let absent = inner.in_process.as_ref()?.ledger.meeting().missing(inner.rank);
+    let absent = inner.validation.in_process()?.ledger.meeting().missing(inner.rank);
     in_vain(inner, operation, pending::launch(inner), |rank, _| absent.contains(&rank))
 }
 
 /// Why `inner` waits in vain, in a call of `operation`, for these others to come to `expected`.
 #[cold]
 pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usize], expected: &str) -> Option<Error> {
-    let in_process = inner.in_process.as_ref()?;
+    let in_process = inner.validation.in_process()?;
     let gone = |&rank: &usize| Some((rank, in_process.ledger.presence().departure(rank)?));
     let (rank, how) = missing.iter().find_map(gone)?;
     Some(left(in_process, inner, (rank, how), expected.to_owned()).error(operation))
@@ -36,7 +36,7 @@ pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usiz
 /// Why `inner` waits in vain, in a call of `operation`, for others to come to what it has issued long ago.
 #[cold]
 pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error> {
-    let behind: Vec<_> = inner.in_process.as_ref()?.ledger.collectives().behind(inner.rank).collect();
+    let behind: Vec<_> = inner.validation.in_process()?.ledger.collectives().behind(inner.rank).collect();
     in_vain(inner, operation, all(inner), |rank, _| behind.contains(&rank))
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn on_device(inner: &Inner, done: u64, last: u64) -> Option<Error> {
 
 /// Why anything that `inner` has issued is in vain: a rank has closed its communicator, and not come to that.
 pub(crate) fn of_closed(inner: &Inner) -> Option<Error> {
-    inner.in_process.as_ref().filter(|in_process| in_process.ledger.presence().any_closed())?;
+    inner.validation.in_process().filter(|in_process| in_process.ledger.presence().any_closed())?;
     in_vain(inner, WAIT, all(inner), |_, how| how == Departure::Closed)
 }
 
@@ -66,7 +66,7 @@ fn in_vain(
     numbers: RangeInclusive<u64>,
     which: impl Fn(usize, Departure) -> bool,
 ) -> Option<Error> {
-    let in_process = inner.in_process.as_ref().filter(|_| inner.is_active())?;
+    let in_process = inner.validation.in_process().filter(|_| inner.is_active())?;
     let presence = in_process.ledger.presence();
     // Before it is looked how far they have come: they come no further.
     let others = (0..inner.size).filter(|rank| *rank != inner.rank);
@@ -91,7 +91,7 @@ pub(crate) fn is_missed(inner: &Inner) -> bool {
         let records = all(inner).filter_map(|number| inner.recent.get(number));
         records.into_iter().any(|record| !pending::missing(in_process, inner.rank, &record).is_empty())
     };
-    inner.in_process.as_ref().is_some_and(|in_process| misses(in_process))
+    inner.validation.in_process().is_some_and(|in_process| misses(in_process))
 }
 
 /// Whether all that `rank` of the clique of `own` has issued is done, or waits for others.

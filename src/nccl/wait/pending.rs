@@ -75,7 +75,7 @@ fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usiz
     records.first()?;
     let mut text = format!("rank {}{} {waits} ", inner.rank, of_part(inner));
     let range = || range(inner.rank, &records, numbers.clone());
-    match inner.validator().explain(inner, &records, &range, absent) {
+    match inner.validation.explain(inner, &records, &range, absent) {
         Some(explained) => text.push_str(&explained),
         None => {
             text.push_str(&range());

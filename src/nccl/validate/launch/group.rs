@@ -61,12 +61,12 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
     let mut sequences: SmallVec<[Progress<'_>; 4]> = SmallVec::new();
     let mut is_checked = false;
     for &inner in members {
-        match &inner.in_process {
+        match inner.validation.in_process() {
             Some(in_process) => {
                 let count = collectives(calls, inner).count();
                 sequences.push(Progress { inner, in_process, count, at: 0, differs: None });
             }
-            None => is_checked |= inner.over_exchange.get().is_some(),
+            None => is_checked |= inner.validation.over_exchange().is_some(),
         }
     }
     let told = if is_checked { Some(over_exchange::tell(calls, members)?) } else { None };
@@ -100,7 +100,7 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
         first |= inner.size > 1
             && collectives(calls, inner).any(|call| call.count > 0 && !history.knows_class(class(call, *count, all)));
     }
-    let in_clique = || calls.iter().filter_map(|call| Some((call, call.comm.in_process.as_ref()?)));
+    let in_clique = || calls.iter().filter_map(|call| Some((call, call.comm.validation.in_process()?)));
     for (call, in_process) in in_clique().filter(|(call, _)| call.kind.message().is_none()) {
         passed(in_process, call)?;
     }
@@ -124,7 +124,7 @@ fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
     let mut members: SmallVec<[&Inner; 4]> = members.into();
     members.sort_unstable_by(|one, other| one.local_ranks.lineage.cmp(&other.local_ranks.lineage));
     for inner in members {
-        let Some(in_process) = &inner.in_process else { continue };
+        let Some(in_process) = inner.validation.in_process() else { continue };
         calls.iter().filter(|call| call.comm.id == inner.id).try_for_each(|call| in_order(in_process, call))?;
     }
     Ok(())
@@ -134,7 +134,7 @@ fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
 #[inline]
 fn expect(calls: &[Call<'_>]) {
     for call in calls {
-        if let (Some(in_process), Some((end, peer))) = (&call.comm.in_process, call.kind.message()) {
+        if let (Some(in_process), Some((end, peer))) = (call.comm.validation.in_process(), call.kind.message()) {
             in_process.ledger.expect_message((call.comm.rank, end), peer);
         }
     }

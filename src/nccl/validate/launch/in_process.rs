@@ -263,7 +263,7 @@ pub(crate) fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Erro
 
 /// Who keeps this rank from its next collective.
 pub(super) fn behind(inner: &Inner) -> String {
-    let Some(in_process) = &inner.in_process else { return String::new() };
+    let Some(in_process) = inner.validation.in_process() else { return String::new() };
     let behind = in_process.ledger.collectives().behind(inner.rank).map(|rank| in_process.ledger.whereabouts(rank));
     format!("rank {} is hundreds of collectives ahead; {}", inner.rank, pending::list(behind, "; "))
 }

@@ -83,7 +83,7 @@ fn signature(call: &Call<'_>, group: usize) -> Signature {
 pub(super) fn tell<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<SmallVec<[Announced<'a>; 4]>> {
     let mut all = SmallVec::new();
     for &inner in members {
-        let Some(checked) = inner.over_exchange.get() else { continue };
+        let Some(checked) = inner.validation.over_exchange() else { continue };
         let count = collectives(calls, inner).count();
         if count == 0 {
             continue;
@@ -91,7 +91,7 @@ pub(super) fn tell<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<Smal
         let told = collectives(calls, inner).map(|call| signature(call, count)).collect();
         let exchanges = collectives(calls, inner).filter(|call| call.count > 0);
         let exchanges = exchanges.filter_map(|call| Some((call.kind.exchange()?, signature(call, count).describe())));
-        all.push((inner, &**checked, checked.tell(told, exchanges.collect(), inner.timeout())?));
+        all.push((inner, checked, checked.tell(told, exchanges.collect(), inner.timeout())?));
     }
     Ok(all)
 }
@@ -109,7 +109,7 @@ pub(super) fn hear(
         collectives(calls, inner).zip(first..).for_each(|(call, number)| call.agreed.set(number));
     }
     for call in calls.iter().filter(|call| call.kind.message().is_some()) {
-        if let Some(checked) = call.comm.over_exchange.get() {
+        if let Some(checked) = call.comm.validation.over_exchange() {
             message(call, checked)?;
         }
     }
@@ -122,7 +122,7 @@ pub(super) fn tell_launch<'a>(
     signature: &Signature,
     exchanges: &[history::Exchange],
 ) -> Result<Option<Announced<'a>>> {
-    let Some(checked) = inner.over_exchange.get() else { return Ok(None) };
+    let Some(checked) = inner.validation.over_exchange() else { return Ok(None) };
     let what = || format!("{}, all_to_all, gather or scatter among them,", signature.describe());
     let exchanges = exchanges.iter().map(|kind| (*kind, what())).collect();
     Ok(Some((inner, checked, checked.tell(vec![*signature], exchanges, inner.timeout())?)))
@@ -162,7 +162,7 @@ pub(super) fn launched(
     operation: &'static str,
     (peer, end, numbers): &(usize, End, Numbers),
 ) -> Result<()> {
-    let Some(checked) = inner.over_exchange.get().filter(|_| *peer != inner.rank) else { return Ok(()) };
+    let Some(checked) = inner.validation.over_exchange().filter(|_| *peer != inner.rank) else { return Ok(()) };
     let message = messages::launched(checked.history(), (inner.rank, *end), *peer, numbers);
     checked.message(operation, (*end, *peer), message, inner.timeout()).map(drop)
 }

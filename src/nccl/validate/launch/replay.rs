@@ -35,7 +35,7 @@ pub(crate) struct Replay<'a> {
 impl<'a> Replay<'a> {
     /// What the ranks of a clique compare.
     fn comparison(&self) -> Option<(&'a InProcess, Signature)> {
-        Some((self.inner.in_process.as_deref()?, self.signature?))
+        Some((self.inner.validation.in_process()?, self.signature?))
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
         if let Some(told) = told {
             *agreed = over_exchange::wait(&members, told, OPERATION)?;
         }
-        let Some(in_process) = &part.inner.in_process else {
+        let Some(in_process) = part.inner.validation.in_process() else {
             part.pairs.iter().try_for_each(|pair| over_exchange::launched(part.inner, OPERATION, pair))?;
             continue;
         };
