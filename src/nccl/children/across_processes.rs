@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::failure::Failure;
-use crate::nccl::validate::over_exchange::{Heard, OverExchange};
+use crate::nccl::validate::over_exchange::{OverExchange, RoundState};
 use crate::nccl::validate::regroup::{Place, Plan};
-use crate::nccl::validate::regroup_over_exchange::Found;
+use crate::nccl::validate::regroup_over_exchange::Progress;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::comparison::Comparison;
@@ -37,7 +37,7 @@ pub(super) fn meet<'a>(
             // A rank that is not ready does not let the others rely on it.
             promise(operation, inner, &deadline).map_err(Failure::late)?;
             inner.redeem();
-            seat(operation, inner, checked, (plan, place), &deadline)?
+            outside_of_sequence(operation, inner, checked, (plan, place), &deadline)?
         }
     };
     promise(operation, inner, &deadline)?;
@@ -54,12 +54,12 @@ fn round(
     signature: Signature,
     deadline: &Deadline,
 ) -> Result<Vec<(usize, Place)>> {
-    let round = checked.tell(vec![signature], Vec::new(), inner.timeout())?;
+    let round = checked.announce(vec![signature], Vec::new(), inner.timeout())?;
     let mut comparison = Comparison::default();
     loop {
-        let missing = match checked.hear(operation, &round, LOOK)? {
-            Heard::Agreed(_) => return Ok(Vec::new()),
-            Heard::Missing(missing) => missing,
+        let missing = match checked.collect_round(operation, &round, LOOK)? {
+            RoundState::Agreed(_) => return Ok(Vec::new()),
+            RoundState::Missing(missing) => missing,
         };
         let absent = || checked.absent(&round, &missing);
         comparison.waits(inner, absent);
@@ -75,31 +75,31 @@ fn round(
 /// Waits for the others outside of the sequence of collectives. A store that is slow to answer may
 /// have carried out the request. So a rank that has come trusts only the values in the store, until
 /// it has withdrawn.
-fn seat(
+fn outside_of_sequence(
     operation: &'static str,
     inner: &Inner,
     checked: &OverExchange,
     (plan, place): (&Plan, &Place),
     deadline: &Deadline,
 ) -> Result<Vec<(usize, Place)>, Failure> {
-    let mut seat = checked.come(plan, place.clone());
+    let mut arrival = checked.arrive(plan, place.clone());
     let mut comparison = Comparison::default();
     loop {
-        match checked.look(operation, &mut seat, inner.is_active(), LOOK) {
-            Ok(Found::Go(party)) => return Ok(party),
-            Ok(Found::Wait) => {}
+        match checked.poll(operation, &mut arrival, inner.is_active(), LOOK) {
+            Ok(Progress::Go(party)) => return Ok(party),
+            Ok(Progress::Wait) => {}
             // The store may answer at once.
             Err(Error::Timeout { .. }) => std::thread::sleep(LOOK),
             Err(error) => return Err(error.into()),
         }
-        let absent = || match seat.missing() {
+        let absent = || match arrival.missing() {
             [] => format!("rank {}: all have come to {}, and the store does not answer", inner.rank, plan.describe()),
             missing => format!("rank {}: {}", inner.rank, plan.absent(missing)),
         };
         comparison.waits(inner, absent);
         let late = || deadline.error(operation, absent());
         let Some(error) = inner.ended_error(operation).or_else(|| deadline.expired().then(late)) else { continue };
-        return match checked.rise(operation, &seat) {
+        return match checked.withdraw(operation, &arrival) {
             Ok(Some(party)) => Ok(party),
             Ok(None) => Err(Failure::late(comparison.failed(error))),
             // Nobody knows whether the others go on with this one.

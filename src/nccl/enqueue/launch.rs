@@ -52,9 +52,7 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     // they have compared, and who made a communicator across processes has promised it. Its other work comes before this: NCCL sees to that,
     // or no graph has any that is under way, as was seen under the lock.
     let result = call.comm.inside_since(call.operation, now, || unsafe { call.make(handle) })?;
-    if let Some(in_process) = call.comm.validation.in_process() {
-        in_process.ledger.look_ahead(call.comm.rank);
-    }
+    call.comm.validation.launched(call.comm.rank);
     call.stream.count(LAUNCH);
     note(call);
     trace(call);

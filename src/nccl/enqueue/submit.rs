@@ -27,7 +27,6 @@ use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::launch::group::before_group;
 use crate::nccl::validate::launch::messages::collectives;
 use crate::nccl::validate::meeting::Peers;
-use crate::nccl::validate::notes::Ending;
 use crate::nccl::validate::signature::MAX_GROUP;
 use crate::nccl::validate::validator::Validator;
 use crate::sys;
@@ -281,8 +280,7 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
     let error = check::lost(&error, members.iter().map(|inner| inner.device)).unwrap_or(error);
     root_cause::begin(&error);
     // At once: this process may end before anybody else tells the others.
-    let checked = members.iter().filter_map(|inner| Some((inner.rank, inner.validation.over_exchange()?)));
-    checked.for_each(|(rank, checked)| drop(checked.end(Ending::of(rank, &error))));
+    members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &error));
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
     let _ = abort(&everybody, &error, &Deadline::after(GRACE));
     error

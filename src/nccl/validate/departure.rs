@@ -28,7 +28,7 @@ pub(crate) fn gone(rank: usize, how: Departure, passed: u64, last: Option<String
 /// Written where ranks come and go; read by those who wait.
 #[derive(Debug)]
 pub(crate) struct Presence {
-    seats: Box<[Seat]>,
+    states: Box<[RankState]>,
     /// Together: who looks while one run ends and another begins must not take parts of either for the state of one.
     programs: Mutex<Programs>,
     /// Whether any rank has ever closed.
@@ -36,7 +36,7 @@ pub(crate) struct Presence {
 }
 
 #[derive(Debug, Default)]
-struct Seat {
+struct RankState {
     closed: AtomicBool,
     /// Whether all that the rank had issued when it closed is done.
     settled: AtomicBool,
@@ -58,7 +58,7 @@ thread_local! {
 impl Presence {
     pub(crate) fn new(size: usize) -> Self {
         Self {
-            seats: (0..size).map(|_| Seat::default()).collect(),
+            states: (0..size).map(|_| RankState::default()).collect(),
             programs: Mutex::new(Programs { going_on: vec![0; size].into() }),
             any_closed: AtomicBool::new(false),
         }
@@ -66,18 +66,18 @@ impl Presence {
 
     /// `rank` comes to nothing more, for good.
     pub(crate) fn close(&self, rank: usize) {
-        self.seats[rank].closed.store(true, Ordering::Release);
+        self.states[rank].closed.store(true, Ordering::Release);
         self.any_closed.store(true, Ordering::Release);
     }
 
     /// All that `rank`, which closes its communicator, has issued is done.
     pub(crate) fn settle(&self, rank: usize) {
-        self.seats[rank].settled.store(true, Ordering::Release);
+        self.states[rank].settled.store(true, Ordering::Release);
     }
 
     /// Whether that is so.
     pub(crate) fn is_settled(&self, rank: usize) -> bool {
-        self.seats[rank].settled.load(Ordering::Acquire)
+        self.states[rank].settled.load(Ordering::Acquire)
     }
 
     /// Whether any rank comes to nothing more, for good.
@@ -88,7 +88,7 @@ impl Presence {
     /// Why `rank` comes to nothing more that this thread may wait for, be it for operations of other ranks. What it had come to
     /// before is seen by who has asked.
     pub(crate) fn departure(&self, rank: usize) -> Option<Departure> {
-        if self.seats[rank].closed.load(Ordering::Acquire) {
+        if self.states[rank].closed.load(Ordering::Acquire) {
             return Some(Departure::Closed);
         }
         // While a program goes on, which is what this thread runs, no later one begins that `rank` may come in. Threads outside may
@@ -110,12 +110,12 @@ impl Presence {
 
     /// This thread makes calls as `rank`.
     pub(crate) fn drive(&self, rank: usize) {
-        self.seats[rank].driver.store(this_thread(), Ordering::Relaxed);
+        self.states[rank].driver.store(this_thread(), Ordering::Relaxed);
     }
 
     /// Whether another thread than this one is known to drive `rank`.
     pub(crate) fn is_driven_elsewhere(&self, rank: usize) -> bool {
-        ![0, this_thread()].contains(&self.seats[rank].driver.load(Ordering::Relaxed))
+        ![0, this_thread()].contains(&self.states[rank].driver.load(Ordering::Relaxed))
     }
 }
 
@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
         let mut programs = presence.programs();
         programs.going_on.iter_mut().for_each(|going_on| *going_on += 1);
         drop(programs);
-        Self { presence, returned: presence.seats.iter().map(|_| AtomicBool::new(false)).collect() }
+        Self { presence, returned: presence.states.iter().map(|_| AtomicBool::new(false)).collect() }
     }
 
     /// This thread runs the program of a rank, as long as what is returned lives.
@@ -184,9 +184,9 @@ impl Drop for Here<'_> {
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         let mut programs = self.presence.programs();
-        for (rank, seat) in self.presence.seats.iter().enumerate() {
+        for (rank, state) in self.presence.states.iter().enumerate() {
             self.returns_in(&mut programs, rank);
-            seat.driver.store(0, Ordering::Relaxed);
+            state.driver.store(0, Ordering::Relaxed);
         }
     }
 }

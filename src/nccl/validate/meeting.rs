@@ -92,7 +92,7 @@ pub(crate) enum Step {
 pub(crate) type Promise<'p> = &'p dyn Fn(&[usize]) -> bool;
 
 #[derive(Debug, Default)]
-struct Seat {
+struct RankState {
     /// What it still needs; `None` where the rank is not there.
     need: Option<Need>,
     /// What it connects before its call.
@@ -101,7 +101,7 @@ struct Seat {
     free: Option<Peers>,
 }
 
-impl Seat {
+impl RankState {
     /// What the rank waits for.
     fn waiting(&self) -> Option<&Need> {
         self.need.as_ref().filter(|_| self.free.is_none())
@@ -111,7 +111,7 @@ impl Seat {
 /// Who waits for whom.
 #[derive(Debug)]
 pub(crate) struct Meeting {
-    seats: Mutex<Box<[Seat]>>,
+    states: Mutex<Box<[RankState]>>,
 }
 
 /// The number of what happens next, in any clique.
@@ -126,33 +126,34 @@ pub(crate) fn quiet() -> Quiet {
 
 impl Meeting {
     pub(crate) fn new(size: usize) -> Self {
-        Self { seats: Mutex::new((0..size).map(|_| Seat::default()).collect()) }
+        Self { states: Mutex::new((0..size).map(|_| RankState::default()).collect()) }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Box<[Seat]>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn states(&self) -> MutexGuard<'_, Box<[RankState]>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `rank` is there.
     pub(crate) fn come(&self, rank: usize, need: Need, promise: Promise<'_>) {
         let _quiet = quiet();
-        let mut seats = self.seats();
-        seats[rank].need = Some(need);
-        release(&mut seats, rank, promise);
+        let mut states = self.states();
+        states[rank].need = Some(need);
+        release(&mut states, rank, promise);
     }
 
     /// `rank` has waited for long: it connects with whoever is there for it.
     pub(crate) fn press(&self, rank: usize, promise: Promise<'_>) {
         let mut quiet = quiet();
-        let mut seats = self.seats();
-        let mut members: SmallVec<[usize; 8]> = (0..seats.len()).filter(|&peer| is_there(&seats, rank, peer)).collect();
+        let mut states = self.states();
+        let mut members: SmallVec<[usize; 8]> =
+            (0..states.len()).filter(|&peer| is_there(&states, rank, peer)).collect();
         members.push(rank);
         if members.len() == 1 || !promise(&members) {
             return;
         }
         let mut own = Peers::default();
         for &peer in members.iter().filter(|&&peer| peer != rank) {
-            let (Some(mine), Some(theirs)) = (seats[rank].waiting(), seats[peer].waiting()) else { continue };
+            let (Some(mine), Some(theirs)) = (states[rank].waiting(), states[peer].waiting()) else { continue };
             let mut shared = Peers::default();
             for end in [End::Sender, End::Receiver] {
                 if mine.peers.has(peer, end) || theirs.peers.has(rank, end.other()) {
@@ -160,23 +161,23 @@ impl Meeting {
                     shared.add(rank, end.other());
                 }
             }
-            seats[peer].events.push_back((*quiet.0, shared));
+            states[peer].events.push_back((*quiet.0, shared));
             for (one, other) in [(rank, peer), (peer, rank)] {
-                seats[one].need.as_mut().into_iter().for_each(|need| need.peers.remove(other));
+                states[one].need.as_mut().into_iter().for_each(|need| need.peers.remove(other));
             }
         }
-        seats[rank].events.push_back((*quiet.0, own));
+        states[rank].events.push_back((*quiet.0, own));
         *quiet.0 += 1;
         for member in members {
-            release(&mut seats, member, promise);
+            release(&mut states, member, promise);
         }
     }
 
     /// What `rank` does next.
     pub(crate) fn step(&self, rank: usize) -> Step {
-        let seats = self.seats();
-        let seat = &seats[rank];
-        match (seat.events.front(), &seat.free) {
+        let states = self.states();
+        let state = &states[rank];
+        match (state.events.front(), &state.free) {
             (Some((number, peers)), _) => Step::Connect(*number, peers.clone()),
             (None, Some(besides)) => Step::Go(besides.clone()),
             (None, None) => Step::Wait,
@@ -185,24 +186,24 @@ impl Meeting {
 
     /// `rank` takes part in what comes next for it.
     pub(crate) fn take(&self, rank: usize) {
-        self.seats()[rank].events.pop_front();
+        self.states()[rank].events.pop_front();
     }
 
     /// `rank` makes its call, or waits no longer; how often it was promised to go on and has not taken part.
     pub(crate) fn leave(&self, rank: usize) -> usize {
-        let seat = std::mem::take(&mut self.seats()[rank]);
-        seat.events.len() + usize::from(seat.free.is_some())
+        let state = std::mem::take(&mut self.states()[rank]);
+        state.events.len() + usize::from(state.free.is_some())
     }
 
     /// The ranks that `rank` waits for; where its own are all there, those that others wait for.
     pub(crate) fn missing(&self, rank: usize) -> Vec<usize> {
-        let seats = self.seats();
+        let states = self.states();
         let (mut known, mut at) = (vec![rank], 0);
         while let Some(&member) = known.get(at) {
-            let Some(need) = seats[member].waiting() else { return Vec::new() };
-            let partners: Vec<_> = partners(need, seats.len()).collect();
+            let Some(need) = states[member].waiting() else { return Vec::new() };
+            let partners: Vec<_> = partners(need, states.len()).collect();
             let missing: Vec<_> =
-                partners.iter().copied().filter(|&other| !finds(&seats, member, need, other)).collect();
+                partners.iter().copied().filter(|&other| !finds(&states, member, need, other)).collect();
             if !missing.is_empty() {
                 return missing;
             }
@@ -218,8 +219,8 @@ impl Meeting {
 }
 
 /// Whether `rank` and `peer` wait for messages between them.
-fn is_there(seats: &[Seat], rank: usize, peer: usize) -> bool {
-    let (Some(mine), Some(theirs)) = (seats[rank].waiting(), seats[peer].waiting()) else { return false };
+fn is_there(states: &[RankState], rank: usize, peer: usize) -> bool {
+    let (Some(mine), Some(theirs)) = (states[rank].waiting(), states[peer].waiting()) else { return false };
     // Ranks of one call have no other to connect in.
     peer != rank && mine.peers.knows(peer) && theirs.peers.knows(rank) && !mine.together.contains(&peer)
 }
@@ -231,8 +232,8 @@ fn partners(need: &Need, size: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Whether `other` waits for what `rank`, which needs `need`, needs of it.
-fn finds(seats: &[Seat], rank: usize, need: &Need, other: usize) -> bool {
-    let Some(theirs) = seats[other].waiting() else { return false };
+fn finds(states: &[RankState], rank: usize, need: &Need, other: usize) -> bool {
+    let Some(theirs) = states[other].waiting() else { return false };
     match need.collective {
         Some(_) => theirs.collective == need.collective,
         None => theirs.peers.knows(rank) || need.together.contains(&other),
@@ -240,13 +241,13 @@ fn finds(seats: &[Seat], rank: usize, need: &Need, other: usize) -> bool {
 }
 
 /// The party of `rank` goes on, if all of it are there and are promised that they may.
-fn release(seats: &mut [Seat], rank: usize, promise: Promise<'_>) {
+fn release(states: &mut [RankState], rank: usize, promise: Promise<'_>) {
     let mut party = vec![rank];
     let mut at = 0;
     while let Some(&member) = party.get(at) {
-        let Some(need) = seats[member].waiting() else { return };
-        for other in partners(need, seats.len()) {
-            if !finds(seats, member, need, other) {
+        let Some(need) = states[member].waiting() else { return };
+        for other in partners(need, states.len()) {
+            if !finds(states, member, need, other) {
                 return;
             }
             if !party.contains(&other) {
@@ -258,18 +259,18 @@ fn release(seats: &mut [Seat], rank: usize, promise: Promise<'_>) {
     if !promise(&party) {
         return;
     }
-    let besides: Vec<_> = party.iter().map(|&member| (member, unneeded(seats, &party, member))).collect();
+    let besides: Vec<_> = party.iter().map(|&member| (member, unneeded(states, &party, member))).collect();
     for (member, besides) in besides {
-        seats[member].free = Some(besides);
+        states[member].free = Some(besides);
     }
 }
 
 /// What `rank` has to connect beside what its call does.
-fn unneeded(seats: &[Seat], party: &[usize], rank: usize) -> Peers {
+fn unneeded(states: &[RankState], party: &[usize], rank: usize) -> Peers {
     let mut besides = Peers::default();
-    let Some(need) = seats[rank].waiting() else { return besides };
+    let Some(need) = states[rank].waiting() else { return besides };
     for &peer in party.iter().filter(|&&peer| peer != rank) {
-        let Some(theirs) = seats[peer].waiting() else { continue };
+        let Some(theirs) = states[peer].waiting() else { continue };
         for end in [End::Sender, End::Receiver] {
             let needs = (need.peers.has(peer, end), theirs.peers.has(rank, end.other()));
             // What not both of them need in these calls gets a message in front, on both sides.

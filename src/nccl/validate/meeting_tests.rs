@@ -41,7 +41,7 @@ fn happen(meeting: &Meeting, size: usize) -> (Vec<Peers>, Vec<usize>) {
     let calls: Vec<_> = (0..size)
         .map(|rank| {
             let Step::Go(mut peers) = meeting.step(rank) else { return None };
-            let need = meeting.seats()[rank].need.clone().unwrap();
+            let need = meeting.states()[rank].need.clone().unwrap();
             if !need.ahead {
                 need.peers.iter().for_each(|(peer, end)| peers.add(peer, end));
             }

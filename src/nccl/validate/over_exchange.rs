@@ -74,7 +74,7 @@ pub(crate) struct OverExchange {
 
 /// What has come of a round so far.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum RoundState {
     /// All do the same, the first of which has this number among the collectives.
     Agreed(u64),
     /// These have not come.
@@ -145,7 +145,7 @@ impl OverExchange {
         // Nothing ever comes but the end.
         let _ = listener.map(|listener| listener.recv_timeout(NOTICED));
         if self.size() > 1 && !self.has_left.load(Ordering::Relaxed) {
-            self.leave_seat(Leave::Ended(format!("nothing: it has ended there ({how})")));
+            self.leave_regroups(Leave::Ended(format!("nothing: it has ended there ({how})")));
         }
         let exchange = locked(&self.exchange).take();
         drop(exchange);
@@ -204,7 +204,7 @@ impl OverExchange {
     }
 
     /// RegroupNote what this rank is about to do, together; what of it NCCL makes messages of stands beside.
-    pub(crate) fn tell(
+    pub(crate) fn announce(
         &self,
         told: Vec<Signature>,
         exchanges: Vec<(history::Exchange, String)>,
@@ -225,7 +225,7 @@ impl OverExchange {
     ///
     /// # Errors
     /// [`Error::Disagreement`] where a rank does something else, or comes to nothing more; [`Error::Gone`] where one has ended.
-    pub(crate) fn hear(&self, operation: &'static str, round: &Round, within: Duration) -> Result<Heard> {
+    pub(crate) fn collect_round(&self, operation: &'static str, round: &Round, within: Duration) -> Result<RoundState> {
         let others = (0..self.size()).filter(|rank| *rank != self.rank());
         let keys: Vec<_> = others.map(|rank| (rank, Self::key(round.number, rank))).collect();
         let came = self.exchange(operation)?.notes(&keys, within)?;
@@ -234,8 +234,8 @@ impl OverExchange {
         for ((rank, key), came) in keys.into_iter().zip(came) {
             match came {
                 Came::Value(bytes) => {
-                    let told = Note::decode(&bytes);
-                    all[rank] = Some(told.ok_or_else(|| unreadable(operation, key, bytes.len()))?);
+                    let note = Note::decode(&bytes);
+                    all[rank] = Some(note.ok_or_else(|| unreadable(operation, key, bytes.len()))?);
                 }
                 Came::Ended(how) => ended = ended.or(Some((rank, how))),
                 Came::NotYet => missing.push(rank),
@@ -249,12 +249,12 @@ impl OverExchange {
             return Err(Error::Gone { operation, rank, how });
         }
         if !missing.is_empty() {
-            return Ok(Heard::Missing(missing));
+            return Ok(RoundState::Missing(missing));
         }
         if let Some(verdict) = self.misplaced(operation, round, &all)? {
             return Err(self.decide(operation, verdict));
         }
-        Ok(Heard::Agreed(self.pass(round, all)))
+        Ok(RoundState::Agreed(self.pass(round, all)))
     }
 
     /// All have come to a round, and do the same: the number of its first collective.
@@ -337,7 +337,7 @@ impl OverExchange {
         let how = departure::gone(rank, Departure::Closed, passed, self.last_of());
         let (key, told) = (self.round_key(rank), Note::Left(how.clone()).encode());
         let _ = self.exchange("close").and_then(|exchange| exchange.leave_note(&key, &told, LAST));
-        self.leave_seat(Leave::Departed(how.clone()));
+        self.leave_regroups(Leave::Departed(how.clone()));
         self.has_left.store(true, Ordering::Relaxed);
         if let Some(verdict) = self.left_behind(&how) {
             let _ = self.decide("close", verdict);

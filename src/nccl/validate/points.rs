@@ -18,10 +18,10 @@ struct Shown {
 /// Two are enough: a rank comes to a point only after all have left the one before the last, because at the last one each
 /// has waited for all others to come.
 #[derive(Debug)]
-pub(crate) struct Points(Box<[Seat]>);
+pub(crate) struct Points(Box<[RankState]>);
 
 #[derive(Debug, Default)]
-struct Seat {
+struct RankState {
     shown: Mutex<[Shown; 2]>,
     /// The point, twice, and one more if the rank could make its part.
     votes: [AtomicU64; 2],
@@ -29,7 +29,7 @@ struct Seat {
 
 impl Points {
     pub(crate) fn new(size: usize) -> Self {
-        Self((0..size).map(|_| Seat::default()).collect())
+        Self((0..size).map(|_| RankState::default()).collect())
     }
 
     pub(crate) fn show(&self, rank: usize, point: u64, dropped: Vec<u64>, bytes: usize) {
@@ -42,9 +42,9 @@ impl Points {
         self.0[rank].votes[(point % 2) as usize].store(2 * point + u64::from(able), Ordering::Release);
     }
 
-    /// The vote of each rank, as [`Seat`] has it.
+    /// The vote of each rank, as [`RankState`] has it.
     fn votes(&self, point: u64) -> impl Iterator<Item = u64> {
-        self.0.iter().map(move |seat| seat.votes[(point % 2) as usize].load(Ordering::Acquire))
+        self.0.iter().map(move |state| state.votes[(point % 2) as usize].load(Ordering::Acquire))
     }
 
     /// The ranks that have not voted at a point yet.
@@ -60,7 +60,7 @@ impl Points {
     /// What each rank shows at a point to which all have come.
     fn shown(&self, point: u64) -> impl Iterator<Item = Shown> {
         let at = (point % 2) as usize;
-        self.0.iter().map(move |seat| seat.shown.lock().unwrap_or_else(PoisonError::into_inner)[at].clone())
+        self.0.iter().map(move |state| state.shown.lock().unwrap_or_else(PoisonError::into_inner)[at].clone())
     }
 
     /// The windows that all ranks have dropped.

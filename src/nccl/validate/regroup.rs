@@ -103,7 +103,7 @@ pub(crate) enum Step {
 }
 
 #[derive(Debug, Default)]
-struct Seat {
+struct RankState {
     /// What it has come with, while it waits.
     waits: Option<(Plan, Place)>,
     /// Those with whom it was promised to go on.
@@ -112,48 +112,49 @@ struct Seat {
 
 /// Who has come with what.
 #[derive(Debug)]
-pub(crate) struct Regroup(Mutex<Box<[Seat]>>);
+pub(crate) struct Regroup(Mutex<Box<[RankState]>>);
 
 impl Regroup {
     pub(crate) fn new(size: usize) -> Self {
-        Self(Mutex::new((0..size).map(|_| Seat::default()).collect()))
+        Self(Mutex::new((0..size).map(|_| RankState::default()).collect()))
     }
 
-    fn seats(&self) -> MutexGuard<'_, Box<[Seat]>> {
+    fn states(&self) -> MutexGuard<'_, Box<[RankState]>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `rank` comes with a plan that takes it. Where it is the last, all that it takes go on, if `promise` says so.
     pub(crate) fn come(&self, rank: usize, plan: &Plan, place: Place, promise: impl Fn(&[usize]) -> bool) {
-        let mut seats = self.seats();
-        if seats[rank].free.is_some() {
+        let mut states = self.states();
+        if states[rank].free.is_some() {
             return;
         }
-        seats[rank].waits = Some((plan.clone(), place));
-        let with =
-            |seat: &Seat| seat.waits.as_ref().filter(|(theirs, _)| theirs == plan).map(|(_, place)| place.clone());
+        states[rank].waits = Some((plan.clone(), place));
+        let with = |state: &RankState| {
+            state.waits.as_ref().filter(|(theirs, _)| theirs == plan).map(|(_, place)| place.clone())
+        };
         let party: Option<Vec<_>> =
-            (0..seats.len()).filter(|&one| plan.takes(one)).map(|one| Some((one, with(&seats[one])?))).collect();
+            (0..states.len()).filter(|&one| plan.takes(one)).map(|one| Some((one, with(&states[one])?))).collect();
         let Some(party) = party else { return };
         if promise(&party.iter().map(|(one, _)| *one).collect::<Vec<_>>()) {
             for &(one, _) in &party {
-                seats[one].waits = None;
-                seats[one].free = Some(party.clone());
+                states[one].waits = None;
+                states[one].free = Some(party.clone());
             }
         }
     }
 
     /// What `rank` does next, which has come.
     pub(crate) fn step(&self, rank: usize) -> Step {
-        let mut seats = self.seats();
-        if let Some(party) = seats[rank].free.take() {
+        let mut states = self.states();
+        if let Some(party) = states[rank].free.take() {
             return Step::Go(party);
         }
-        let Some((plan, _)) = seats[rank].waits.clone() else { return Step::Wait(Vec::new()) };
-        let others = (0..seats.len()).filter(|&other| other != rank && plan.takes(other));
+        let Some((plan, _)) = states[rank].waits.clone() else { return Step::Wait(Vec::new()) };
+        let others = (0..states.len()).filter(|&other| other != rank && plan.takes(other));
         let mut missing = Vec::new();
         for other in others {
-            match &seats[other].waits {
+            match &states[other].waits {
                 Some((theirs, _)) if *theirs == plan => {}
                 Some((theirs, _)) if theirs.takes(rank) => return Step::Differs(other, theirs.clone()),
                 // It may come to this afterwards.
@@ -166,11 +167,11 @@ impl Regroup {
     /// `ranks` wait no longer; false, and nothing, where one of them was promised to go on, which others rely on.
     #[must_use]
     pub(crate) fn leave(&self, ranks: &[usize]) -> bool {
-        let mut seats = self.seats();
-        if ranks.iter().any(|&rank| seats[rank].free.is_some()) {
+        let mut states = self.states();
+        if ranks.iter().any(|&rank| states[rank].free.is_some()) {
             return false;
         }
-        ranks.iter().for_each(|&rank| seats[rank].waits = None);
+        ranks.iter().for_each(|&rank| states[rank].waits = None);
         true
     }
 }

@@ -1,8 +1,9 @@
-//! Where the ranks of a checked communicator meet outside of the sequence of their collectives, as those of a clique do in
-//! [`regroup`](super::regroup): to make another one of some of them.
+//! Ranks of a checked communicator that meet outside of the sequence of their collectives, to make another communicator of some of them. Ranks
+//! of a clique do so in [`regroup`](super::regroup).
 //!
-//! Each rank has one note, its seat, which says with what it has come and that it waits. The attempts of the same ranks are counted. How one
-//! ends is decided by the first that says so: all go on, or one has given up and whoever waits begins the next one, or they differ.
+//! Each rank has one note. It says with which plan the rank has come, and that it waits. The attempts of the same ranks are counted. The first
+//! rank that writes how an attempt ends decides it for all: they go on, or one has given up and the others begin the next attempt, or they
+//! disagree.
 
 use std::time::{Duration, Instant};
 
@@ -16,21 +17,21 @@ use crate::exchange::Came;
 /// The key of how those end that find no sequence to meet in.
 const END: &str = "g/end";
 
-/// A rank that has come with a plan.
+/// This rank, which has come with a plan.
 #[derive(Debug)]
-pub(crate) struct Seat<'p> {
+pub(crate) struct Arrival<'p> {
     plan: &'p Plan,
     place: Place,
     attempt: u64,
-    /// Whether the store has said that its note stands.
-    stands: bool,
-    /// Those that had not come when it looked last.
+    /// Whether the store has confirmed its note.
+    confirmed: bool,
+    /// The ranks that had not come when this rank last read their notes.
     missing: Vec<usize>,
     /// Since when it is known that others do something else.
     differs: Option<Instant>,
 }
 
-impl Seat<'_> {
+impl Arrival<'_> {
     /// Whom it waits for; nobody where only the store has not answered.
     pub(crate) fn missing(&self) -> &[usize] {
         &self.missing
@@ -39,7 +40,7 @@ impl Seat<'_> {
 
 /// What has come of that so far.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum Progress {
     /// It goes on, with these.
     Go(Party),
     Wait,
@@ -65,9 +66,9 @@ impl Does {
 
 impl OverExchange {
     /// This rank comes with a plan that takes it, and says so as it looks first.
-    pub(crate) fn come<'p>(&self, plan: &'p Plan, place: Place) -> Seat<'p> {
+    pub(crate) fn arrive<'p>(&self, plan: &'p Plan, place: Place) -> Arrival<'p> {
         let (attempt, missing) = (self.attempts.attempt(plan), self.others(plan));
-        Seat { plan, place, attempt, stands: false, missing, differs: None }
+        Arrival { plan, place, attempt, confirmed: false, missing, differs: None }
     }
 
     /// The others that `plan` takes.
@@ -75,11 +76,15 @@ impl OverExchange {
         (0..self.size()).filter(|&rank| rank != self.rank() && plan.takes(rank)).collect()
     }
 
-    fn sit(&self, operation: &'static str, seat: &mut Seat<'_>) -> Result<()> {
-        if !seat.stands {
-            let says = RegroupNote::Waits { plan: seat.plan.clone(), place: seat.place.clone(), attempt: seat.attempt };
-            self.exchange(operation)?.leave_note(&seat_key(self.rank()), &says.encode(), LAST)?;
-            seat.stands = true;
+    fn announce_arrival(&self, operation: &'static str, arrival: &mut Arrival<'_>) -> Result<()> {
+        if !arrival.confirmed {
+            let says = RegroupNote::Waits {
+                plan: arrival.plan.clone(),
+                place: arrival.place.clone(),
+                attempt: arrival.attempt,
+            };
+            self.exchange(operation)?.leave_note(&note_key(self.rank()), &says.encode(), LAST)?;
+            arrival.confirmed = true;
         }
         Ok(())
     }
@@ -89,38 +94,40 @@ impl OverExchange {
     /// # Errors
     /// [`Error::Timeout`] where the store does not answer in time: it may have done what it was asked, and is asked again as this rank looks
     /// again. [`Error::Disagreement`] where a rank does something else, or comes to nothing more; [`Error::Gone`] where one has ended.
-    pub(crate) fn look(
+    pub(crate) fn poll(
         &self,
         operation: &'static str,
-        seat: &mut Seat<'_>,
+        arrival: &mut Arrival<'_>,
         is_active: bool,
         within: Duration,
-    ) -> Result<Found> {
-        self.sit(operation, seat)?;
-        let (own, exchange, others) = (self.rank(), self.exchange(operation)?, self.others(seat.plan));
-        let keys: Vec<_> = others.iter().map(|&rank| (rank, seat_key(rank))).collect();
+    ) -> Result<Progress> {
+        self.announce_arrival(operation, arrival)?;
+        let (own, exchange, others) = (self.rank(), self.exchange(operation)?, self.others(arrival.plan));
+        let keys: Vec<_> = others.iter().map(|&rank| (rank, note_key(rank))).collect();
         let came = exchange.notes(&keys, within)?;
-        // After the seats: what is decided stands before anybody goes on, and leaves. Of these none comes where all goes well.
-        let mut keys = vec![decision_key(seat.plan, seat.attempt)];
+        // After the notes: what is decided stands before anybody goes on, and leaves. Of these none comes where all goes well.
+        let mut keys = vec![decision_key(arrival.plan, arrival.attempt)];
         if is_active {
             keys.extend(others.iter().map(|&rank| self.round_key(rank)));
         }
         let mut rounds = exchange.notes_now(&keys)?.into_iter();
         if let Some(bytes) = rounds.next().flatten() {
-            return self.found(operation, seat, &bytes);
+            return self.found(operation, arrival, &bytes);
         }
         let rounds: Vec<_> = rounds.collect();
-        let (mut party, mut others_do, mut their_plans) = (vec![(own, seat.place.clone())], Vec::new(), Vec::new());
+        let (mut party, mut others_do, mut their_plans) = (vec![(own, arrival.place.clone())], Vec::new(), Vec::new());
         let (mut missing, mut left, mut gone) = (Vec::new(), None, None);
         for (at, (&rank, came)) in others.iter().zip(came).enumerate() {
             match came {
-                Came::Value(bytes) => match read(operation, &seat_key(rank), &bytes, RegroupNote::decode)? {
-                    RegroupNote::Waits { plan, place, attempt } if plan == *seat.plan && attempt == seat.attempt => {
+                Came::Value(bytes) => match read(operation, &note_key(rank), &bytes, RegroupNote::decode)? {
+                    RegroupNote::Waits { plan, place, attempt }
+                        if plan == *arrival.plan && attempt == arrival.attempt =>
+                    {
                         party.push((rank, place));
                         continue;
                     }
                     RegroupNote::Waits { plan, attempt, .. }
-                        if plan != *seat.plan && plan.takes(own) && !self.is_over(operation, &plan, attempt)? =>
+                        if plan != *arrival.plan && plan.takes(own) && !self.is_over(operation, &plan, attempt)? =>
                     {
                         their_plans.push((plan.clone(), attempt));
                         others_do.push((rank, Does::Plan(plan)));
@@ -144,46 +151,46 @@ impl OverExchange {
                 _ => missing.push(rank),
             }
         }
-        seat.missing.clone_from(&missing);
+        arrival.missing.clone_from(&missing);
         if !others_do.is_empty() {
-            let since = *seat.differs.get_or_insert_with(Instant::now);
+            let since = *arrival.differs.get_or_insert_with(Instant::now);
             if !missing.is_empty() && since.elapsed() < HEARING {
-                return Ok(Found::Wait);
+                return Ok(Progress::Wait);
             }
-            others_do.extend(party.iter().map(|(rank, _)| (*rank, Does::Plan(seat.plan.clone()))));
-            return Err(self.conclude(operation, seat, judge(others_do, own), &their_plans, is_active));
+            others_do.extend(party.iter().map(|(rank, _)| (*rank, Does::Plan(arrival.plan.clone()))));
+            return Err(self.conclude(operation, arrival, judge(others_do, own), &their_plans, is_active));
         }
         if let Some((rank, leave)) = left {
-            let verdict = leave.verdict(rank, own, seat.plan.describe());
-            return Err(self.conclude(operation, seat, verdict, &[], is_active));
+            let verdict = leave.verdict(rank, own, arrival.plan.describe());
+            return Err(self.conclude(operation, arrival, verdict, &[], is_active));
         }
         if let Some((rank, how)) = gone {
-            let how = format!("{how}; rank {own} waits for it in {}", seat.plan.describe());
+            let how = format!("{how}; rank {own} waits for it in {}", arrival.plan.describe());
             return Err(Error::Gone { operation, rank, how });
         }
         if !missing.is_empty() {
-            return Ok(Found::Wait);
+            return Ok(Progress::Wait);
         }
         party.sort_unstable_by_key(|(rank, _)| *rank);
-        let stands = self.first(operation, &decision_key(seat.plan, seat.attempt), &Decision::Go(party))?;
-        self.found(operation, seat, &stands)
+        let stands = self.first(operation, &decision_key(arrival.plan, arrival.attempt), &Decision::Go(party))?;
+        self.found(operation, arrival, &stands)
     }
 
-    fn found(&self, operation: &'static str, seat: &mut Seat<'_>, bytes: &[u8]) -> Result<Found> {
-        if let Some(party) = self.decided(operation, seat, bytes)? {
-            return Ok(Found::Go(party));
+    fn found(&self, operation: &'static str, arrival: &mut Arrival<'_>, bytes: &[u8]) -> Result<Progress> {
+        if let Some(party) = self.decided(operation, arrival, bytes)? {
+            return Ok(Progress::Go(party));
         }
         // Others have given up: this rank waits on, for its own time, and for those that it has missed so far.
-        (seat.attempt, seat.stands) = (seat.attempt + 1, false);
-        Ok(Found::Wait)
+        (arrival.attempt, arrival.confirmed) = (arrival.attempt + 1, false);
+        Ok(Progress::Wait)
     }
 
     /// What an attempt comes to that has ended: who goes on, or nobody.
-    fn decided(&self, operation: &'static str, seat: &Seat<'_>, bytes: &[u8]) -> Result<Option<Party>> {
-        let key = decision_key(seat.plan, seat.attempt);
+    fn decided(&self, operation: &'static str, arrival: &Arrival<'_>, bytes: &[u8]) -> Result<Option<Party>> {
+        let key = decision_key(arrival.plan, arrival.attempt);
         match read(operation, &key, bytes, Decision::decode)? {
             Decision::Go(party) => {
-                self.stand_up(operation, seat);
+                self.take_arrival(operation, arrival);
                 self.attempts.agree(key);
                 Ok(Some(party))
             }
@@ -196,18 +203,18 @@ impl OverExchange {
     ///
     /// # Errors
     /// [`Error::Timeout`] where the store does not answer in time: nobody knows whether the others go on. How all has ended, where it has.
-    pub(crate) fn rise(&self, operation: &'static str, seat: &Seat<'_>) -> Result<Option<Party>> {
-        let stands = self.first(operation, &decision_key(seat.plan, seat.attempt), &Decision::Again)?;
-        let party = self.decided(operation, seat, &stands)?;
+    pub(crate) fn withdraw(&self, operation: &'static str, arrival: &Arrival<'_>) -> Result<Option<Party>> {
+        let stands = self.first(operation, &decision_key(arrival.plan, arrival.attempt), &Decision::Again)?;
+        let party = self.decided(operation, arrival, &stands)?;
         if party.is_none() {
-            self.stand_up(operation, seat);
+            self.take_arrival(operation, arrival);
         }
         Ok(party)
     }
 
-    fn stand_up(&self, operation: &'static str, seat: &Seat<'_>) {
-        self.attempts.set(seat.plan, seat.attempt + 1);
-        let _ = self.exchange(operation).map(|exchange| exchange.take_note(&seat_key(self.rank())));
+    fn take_arrival(&self, operation: &'static str, arrival: &Arrival<'_>) {
+        self.attempts.set(arrival.plan, arrival.attempt + 1);
+        let _ = self.exchange(operation).map(|exchange| exchange.take_note(&note_key(self.rank())));
     }
 
     fn is_over(&self, operation: &'static str, plan: &Plan, attempt: u64) -> Result<bool> {
@@ -219,7 +226,7 @@ impl OverExchange {
     fn conclude(
         &self,
         operation: &'static str,
-        seat: &Seat<'_>,
+        arrival: &Arrival<'_>,
         verdict: Verdict,
         others: &[(Plan, u64)],
         is_active: bool,
@@ -234,7 +241,7 @@ impl OverExchange {
                 stands.ok().and_then(|bytes| Ending::decode(&bytes)).unwrap_or(end)
             }
         };
-        for (plan, attempt) in others.iter().map(|(plan, at)| (plan, *at)).chain([(seat.plan, seat.attempt)]) {
+        for (plan, attempt) in others.iter().map(|(plan, at)| (plan, *at)).chain([(arrival.plan, arrival.attempt)]) {
             let _ = self.first(operation, &decision_key(plan, attempt), &Decision::Ends(holds.clone()));
         }
         holds.error(operation)
@@ -246,7 +253,7 @@ impl OverExchange {
 
     /// How a rank has left, if it has.
     pub(super) fn has_left(&self, operation: &'static str, rank: usize) -> Result<Option<Leave>> {
-        let key = seat_key(rank);
+        let key = note_key(rank);
         let came = self.exchange(operation)?.note_of_any(&key, Duration::ZERO)?;
         Ok(match came.map(|bytes| read(operation, &key, &bytes, RegroupNote::decode)).transpose()? {
             Some(RegroupNote::Left(leave)) => Some(leave),
@@ -255,9 +262,9 @@ impl OverExchange {
     }
 
     /// This rank comes to nothing more: how it has left, for who waits for it where they make others.
-    pub(super) fn leave_seat(&self, leave: Leave) {
+    pub(super) fn leave_regroups(&self, leave: Leave) {
         let says = RegroupNote::Left(leave).encode();
-        let _ = self.exchange("close").and_then(|all| all.leave_note(&seat_key(self.rank()), &says, LAST));
+        let _ = self.exchange("close").and_then(|all| all.leave_note(&note_key(self.rank()), &says, LAST));
     }
 
     /// That of what was agreed on last, in which these ranks are, in their order there.
@@ -282,7 +289,7 @@ fn judge(mut all: Vec<(usize, Does)>, own: usize) -> Verdict {
     }
 }
 
-fn seat_key(rank: usize) -> String {
+fn note_key(rank: usize) -> String {
     format!("g/seat/{rank}")
 }
 

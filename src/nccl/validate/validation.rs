@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::ballot::Verdict;
 use super::in_process::InProcess;
+use super::notes::Ending;
 use super::over_exchange::OverExchange;
 #[cfg(nccl_ge_2_27)]
 use super::points::Points;
@@ -44,6 +45,22 @@ impl Validation {
         match self {
             Self::InProcess(_) => None,
             Self::AcrossProcesses(over_exchange) => over_exchange.get().map(|over_exchange| &**over_exchange),
+        }
+    }
+
+    /// `rank` has launched a collective: prepares the memory that its next one is compared in.
+    #[inline]
+    pub(crate) fn launched(&self, rank: usize) {
+        if let Some(in_process) = self.in_process() {
+            in_process.ledger.look_ahead(rank);
+        }
+    }
+
+    /// Tells the ranks of other processes that `error` has ended the communicator on `rank`, if they compare.
+    #[cold]
+    pub(crate) fn announce_end(&self, rank: usize, error: &Error) {
+        if let Some(over_exchange) = self.over_exchange() {
+            over_exchange.end(Ending::of(rank, error));
         }
     }
 

@@ -69,7 +69,7 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
             None => is_checked |= inner.validation.over_exchange().is_some(),
         }
     }
-    let told = if is_checked { Some(over_exchange::tell(calls, members)?) } else { None };
+    let announced = if is_checked { Some(over_exchange::announce(calls, members)?) } else { None };
     let mut patience = Patience::default();
     loop {
         let (mut waits, mut moved) = (None, false);
@@ -109,8 +109,8 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
             first |= message(in_process, call, end, peer)?;
         }
     }
-    if let Some(told) = told {
-        over_exchange::hear(calls, members, told, operation)?;
+    if let Some(announced) = announced {
+        over_exchange::collect(calls, members, announced, operation)?;
     }
     if members.iter().any(|inner| inner.shared_lock().is_some()) {
         group_in_order(calls, members)?;

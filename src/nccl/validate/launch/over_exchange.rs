@@ -13,7 +13,7 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::Record;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::history;
-use crate::nccl::validate::over_exchange::{Heard, OverExchange, Round};
+use crate::nccl::validate::over_exchange::{OverExchange, Round, RoundState};
 use crate::nccl::validate::pair::End;
 use crate::nccl::validate::signature::{Numbers, Signature};
 use crate::nccl::validate::validator::Validator;
@@ -33,7 +33,7 @@ impl Validator for OverExchange {
     }
 
     fn before_point(&self, inner: &Inner, operation: &'static str, signature: &Signature) -> Result<Option<u64>> {
-        let round = self.tell(vec![*signature], Vec::new(), inner.timeout())?;
+        let round = self.announce(vec![*signature], Vec::new(), inner.timeout())?;
         wait(&[inner], (inner, self, round), operation).map(Some)
     }
 
@@ -65,7 +65,7 @@ fn one(call: &Call<'_>, checked: &OverExchange) -> Result<()> {
     }
     let told = signature(call, 1);
     let exchanges = call.kind.exchange().filter(|_| call.count > 0).map(|kind| (kind, told.describe()));
-    let round = checked.tell(vec![told], exchanges.into_iter().collect(), inner.timeout())?;
+    let round = checked.announce(vec![told], exchanges.into_iter().collect(), inner.timeout())?;
     call.agreed.set(wait(&[inner], (inner, checked, round), call.operation)?);
     Ok(())
 }
@@ -80,7 +80,7 @@ fn signature(call: &Call<'_>, group: usize) -> Signature {
 }
 
 /// Says what a group holds of these communicators, as far as they are checked.
-pub(super) fn tell<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<SmallVec<[Announced<'a>; 4]>> {
+pub(super) fn announce<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<SmallVec<[Announced<'a>; 4]>> {
     let mut all = SmallVec::new();
     for &inner in members {
         let Some(checked) = inner.validation.over_exchange() else { continue };
@@ -91,13 +91,13 @@ pub(super) fn tell<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<Smal
         let told = collectives(calls, inner).map(|call| signature(call, count)).collect();
         let exchanges = collectives(calls, inner).filter(|call| call.count > 0);
         let exchanges = exchanges.filter_map(|call| Some((call.kind.exchange()?, signature(call, count).describe())));
-        all.push((inner, checked, checked.tell(told, exchanges.collect(), inner.timeout())?));
+        all.push((inner, checked, checked.announce(told, exchanges.collect(), inner.timeout())?));
     }
     Ok(all)
 }
 
 /// Waits for the other ranks of these communicators, which have said what a group holds, and compares its messages.
-pub(super) fn hear(
+pub(super) fn collect(
     calls: &[Call<'_>],
     members: &[&Inner],
     all: SmallVec<[Announced<'_>; 4]>,
@@ -117,7 +117,7 @@ pub(super) fn hear(
 }
 
 /// The same of a launch of a graph, in which these collectives are messages to NCCL; waited for by [`wait`].
-pub(super) fn tell_launch<'a>(
+pub(super) fn announce_replay<'a>(
     inner: &'a Inner,
     signature: &Signature,
     exchanges: &[history::Exchange],
@@ -125,19 +125,19 @@ pub(super) fn tell_launch<'a>(
     let Some(checked) = inner.validation.over_exchange() else { return Ok(None) };
     let what = || format!("{}, all_to_all, gather or scatter among them,", signature.describe());
     let exchanges = exchanges.iter().map(|kind| (*kind, what())).collect();
-    Ok(Some((inner, checked, checked.tell(vec![*signature], exchanges, inner.timeout())?)))
+    Ok(Some((inner, checked, checked.announce(vec![*signature], exchanges, inner.timeout())?)))
 }
 
 /// Waits until all have come to a round. The locks of `members` are held, which an abort gets, as this then waits no longer.
 pub(super) fn wait(members: &[&Inner], (inner, checked, round): Announced<'_>, operation: &'static str) -> Result<u64> {
     let mut patience = Patience::default();
     loop {
-        match checked.hear(operation, &round, LOOK)? {
-            Heard::Agreed(number) => {
+        match checked.collect_round(operation, &round, LOOK)? {
+            RoundState::Agreed(number) => {
                 inner.issued.compares_no_more();
                 return Ok(number);
             }
-            Heard::Missing(missing) => {
+            RoundState::Missing(missing) => {
                 patience.look(operation, members, |_| None, inner, || checked.absent(&round, &missing))?;
             }
         }

@@ -44,7 +44,7 @@ impl<'a> Replay<'a> {
 pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, Failure> {
     let mut agreed: SmallVec<[u64; 4]> = parts.iter().map(|_| NOWHERE).collect();
     let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| part.inner).collect();
-    let told = parts.iter().map(tell).collect::<Result<SmallVec<[_; 4]>>>()?;
+    let announced = parts.iter().map(announce).collect::<Result<SmallVec<[_; 4]>>>()?;
     let mut differs = None;
     let mut open: SmallVec<[usize; 4]> = (0..parts.len()).filter(|&at| parts[at].comparison().is_some()).collect();
     let (all, mut patience) = (open.len(), Patience::default());
@@ -74,7 +74,9 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
             let waited = patience.wait(OPERATION, &members, in_vain(OPERATION), slow, || behind(slow));
             waited.map_err(|error| match error {
                 // Ranks in other processes have been told.
-                Error::Timeout { .. } if before == all && told.iter().all(Option::is_none) => Failure::Retryable(error),
+                Error::Timeout { .. } if before == all && announced.iter().all(Option::is_none) => {
+                    Failure::Retryable(error)
+                }
                 _ => Failure::Fatal(error),
             })?;
         }
@@ -82,9 +84,9 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
     if let Some((part, in_process, difference)) = differs {
         return Err(contradicted(in_process, part.inner, OPERATION, &difference).into());
     }
-    for ((part, told), agreed) in parts.iter().zip(told).zip(&mut agreed) {
-        if let Some(told) = told {
-            *agreed = over_exchange::wait(&members, told, OPERATION)?;
+    for ((part, announced), agreed) in parts.iter().zip(announced).zip(&mut agreed) {
+        if let Some(announced) = announced {
+            *agreed = over_exchange::wait(&members, announced, OPERATION)?;
         }
         let Some(in_process) = part.inner.validation.in_process() else {
             part.pairs.iter().try_for_each(|pair| over_exchange::launched(part.inner, OPERATION, pair))?;
@@ -103,8 +105,8 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
 }
 
 /// Says that a graph is launched to ranks in other processes, where they compare.
-fn tell<'a>(part: &Replay<'a>) -> Result<Option<over_exchange::Announced<'a>>> {
-    part.signature.map_or(Ok(None), |signature| over_exchange::tell_launch(part.inner, &signature, part.exchanges))
+fn announce<'a>(part: &Replay<'a>) -> Result<Option<over_exchange::Announced<'a>>> {
+    part.signature.map_or(Ok(None), |signature| over_exchange::announce_replay(part.inner, &signature, part.exchanges))
 }
 
 /// Compares that a graph is launched that has these messages between a rank and a peer.
