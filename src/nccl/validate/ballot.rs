@@ -1,8 +1,10 @@
-//! Who is at fault where ranks of a clique disagree.
+//! Decides which rank is at fault when the ranks of a communicator disagree.
 //!
-//! The rank that finds it is the later one, which need not be the one that differs. So all that differ say what they have,
-//! those that agree with the first are known to, and after a short wait for the others the most are right; where there is
-//! no most, the first was. It is decided once, so that every rank reports the same.
+//! The rank that finds a difference comes later than another, but need not be the one that is
+//! wrong. So each rank that differs from the first one claims what it has issued, and the ranks
+//! that have passed the entry agree with the first one. After a short wait for the others the
+//! majority is right; without a majority the first rank is. The first verdict holds, so that all
+//! ranks report the same.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -103,7 +105,8 @@ impl Ballot {
     }
 }
 
-/// Judges by what each rank issued, as far as known; `first` came first, and `expected` is what it issued.
+/// Judges by what each rank issued, as far as known; `first` came first, and `expected` is what it
+/// issued.
 pub(crate) fn judge(said: &[Option<Signature>], first: usize, expected: &Signature) -> Option<Verdict> {
     let votes = |signature: &Signature| said.iter().flatten().filter(|one| *one == signature).count();
     let known = || said.iter().enumerate().filter_map(|(rank, one)| one.as_ref().map(|one| (rank, one)));

@@ -1,4 +1,4 @@
-//! Who of a clique may still come to something, and which thread drives each rank.
+//! Which ranks of a clique have left and come to nothing more, and which thread drives each rank.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Why a rank comes to nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// Its communicator is being closed or dropped, and has no work of its own left, or work to which others do not come.
+    /// Its communicator is being closed or dropped, and has no work of its own left, or work to
+    /// which others do not come.
     Closed,
     /// Its program has returned. Once those of all ranks have, there may be another.
     Returned,
@@ -29,7 +30,8 @@ pub(crate) fn gone(rank: usize, how: Departure, passed: u64, last: Option<String
 #[derive(Debug)]
 pub(crate) struct Presence {
     states: Box<[RankState]>,
-    /// Together: who looks while one run ends and another begins must not take parts of either for the state of one.
+    /// Together: who looks while one run ends and another begins must not take parts of either for
+    /// the state of one.
     programs: Mutex<Programs>,
     /// Whether any rank has ever closed.
     any_closed: AtomicBool,
@@ -85,8 +87,8 @@ impl Presence {
         self.any_closed.load(Ordering::Acquire)
     }
 
-    /// Why `rank` comes to nothing more that this thread may wait for, be it for operations of other ranks. What it had come to
-    /// before is seen by who has asked.
+    /// Why `rank` comes to nothing more that this thread may wait for, be it for operations of
+    /// other ranks. What it had come to before is seen by who has asked.
     pub(crate) fn departure(&self, rank: usize) -> Option<Departure> {
         if self.states[rank].closed.load(Ordering::Acquire) {
             return Some(Departure::Closed);

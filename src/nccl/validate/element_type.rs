@@ -1,4 +1,5 @@
-//! Numbers for element types, by which the ranks of one process compare them; those of several tell each other what they are called.
+//! Numbers for element types. Ranks of one process compare these; ranks of several processes
+//! exchange the names of the types.
 
 use std::any::TypeId;
 use std::fmt;
@@ -18,7 +19,8 @@ const LAST: u8 = (1 << BITS) - 1;
 /// How many types that are only moved have a number of their own.
 const MOST: usize = (LAST - FIRST) as usize;
 
-/// The number of an element type. What NCCL reduces has a fixed one, any other type one that it gets when it is first used.
+/// The number of an element type. What NCCL reduces has a fixed one, any other type one that it
+/// gets when it is first used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Type(u8);
 
@@ -60,7 +62,8 @@ impl Type {
         Self(place.map_or(LAST, |place| FIRST + place as u8))
     }
 
-    /// What other processes know it by: its name, and its size in bytes; `None` where all have the same number for it.
+    /// What other processes know it by: its name, and its size in bytes; `None` where all have the
+    /// same number for it.
     pub(crate) fn told(self) -> Option<(&'static str, usize)> {
         let place = usize::from(self.0.checked_sub(FIRST)?);
         MOVED.get(place)?.get().map(|Known { name, size, .. }| (*name, *size))

@@ -13,7 +13,8 @@ pub(crate) enum Failure {
 
 #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
 impl Failure {
-    /// Of a rank that no other relies on: it may retry after a timeout. Any other error ends the communicator.
+    /// Of a rank that no other relies on: it may retry after a timeout. Any other error ends the
+    /// communicator.
     pub(crate) fn late(error: Error) -> Self {
         match error {
             Error::Timeout { .. } => Self::Retryable(error),

@@ -1,5 +1,5 @@
-//! What a rank of a clique has done so far, as far as it matters for what comes: what it has connected, and how many
-//! collectives NCCL has made messages of.
+//! What a rank of a clique has done so far, as far as later operations depend on it: which ranks
+//! NCCL has connected, and how many collectives NCCL has made messages of.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What the ranks of a clique compare, through the memory of their process.
+//! What the ranks of a clique share in the memory of their process, to compare.
 
 use super::ledger::Ledger;
 use super::order::Sharing;

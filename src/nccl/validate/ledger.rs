@@ -1,13 +1,16 @@
-//! The ledger of a clique: ranks of one process compare what they are about to launch.
+//! The ledger of a clique: its ranks compare what they are about to launch.
 //!
-//! A peer that passes another count can make NCCL write beyond a buffer of this rank, so an operation is launched only if
-//! it equals what the first rank at that place in the sequence wrote down. Nobody waits for anybody: the first to arrive
-//! publishes and goes on, later ones compare. One that differs does not launch, so no two ranks ever run operations that
-//! do not match; the operation of those that came before can then never complete, and the whole clique is aborted.
+//! If a peer passes another count, NCCL can write beyond a buffer of this rank. So a rank launches
+//! an operation only if it equals what the first rank at that place of the sequence has written
+//! down. No rank waits for another one: the first to arrive publishes its operation and goes on,
+//! and later ones compare. A rank that differs does not launch, so no two ranks ever run operations
+//! that do not match. The operation of the ranks that came before can then never complete, and the
+//! whole clique is aborted.
 //!
-//! There is one [`Sequence`] for collectives, with all ranks on it, and a [`Pair`] for each ordered pair of ranks, where the
-//! sender and the receiver of a message compare. What all this costs is the time that a cache line takes from one core to another; so
-//! lines are asked for before they are needed, where that is known.
+//! All ranks compare their collectives in one [`Sequence`]. The sender and the receiver of a
+//! message compare it in a [`Pair`], of which there is one for each ordered pair of ranks. The cost
+//! is the time that a cache line takes from one core to another, so lines are requested before they
+//! are needed, where that is known.
 
 use super::ballot;
 use super::ballot::{Ballot, Difference, Verdict};
@@ -78,8 +81,8 @@ impl Ledger {
         self.collectives.look_ahead(rank);
     }
 
-    /// The next message between `rank`, which is one end of it, and `peer`, the other; or what the other end said that is
-    /// something else.
+    /// The next message between `rank`, which is one end of it, and `peer`, the other; or what the
+    /// other end said that is something else.
     #[inline]
     pub(crate) fn message(&self, (rank, end): (usize, End), peer: usize, message: Message) -> Result<Met, Word> {
         self.pair(rank, end, peer).agree(end, message)
@@ -100,8 +103,8 @@ impl Ledger {
         }
     }
 
-    /// What sets the collective that `rank` comes to next, which is `got`, apart from the first rank's. The other ranks
-    /// know from now on.
+    /// What sets the collective that `rank` comes to next, which is `got`, apart from the first
+    /// rank's. The other ranks know from now on.
     #[cold]
     pub(crate) fn differ(&self, rank: usize, got: &Signature) -> Difference {
         let (entry, first, expected) = self.collectives.next(rank);
@@ -110,8 +113,8 @@ impl Ledger {
         difference
     }
 
-    /// Who is at fault for this difference, or for an earlier one. Waits a little for ranks that have not come to the
-    /// collective; `stop` says when that is in vain.
+    /// Who is at fault for this difference, or for an earlier one. Waits a little for ranks that
+    /// have not come to the collective; `stop` says when that is in vain.
     #[cold]
     pub(crate) fn settle(&self, difference: &Difference, stop: impl Fn() -> Option<Error>) -> Result<&Verdict, Error> {
         let Difference { entry, first, expected, rank, got } = difference;
@@ -147,7 +150,8 @@ impl Ledger {
         self.ballot.decide(verdict)
     }
 
-    /// The same for a message of which `rank` is one end and `peer` the other, which came first and said `theirs`.
+    /// The same for a message of which `rank` is one end and `peer` the other, which came first and
+    /// said `theirs`.
     #[cold]
     pub(crate) fn settle_message(&self, rank: usize, peer: usize, theirs: Word, mine: Word) -> &Verdict {
         self.decide(Verdict::new(rank, peer, theirs.against(mine, rank), mine.against(theirs, peer)))
@@ -165,7 +169,8 @@ impl Ledger {
     }
 }
 
-/// Where a rank is, in words, that has come to so many collectives; `last` is the last of them, if it is still known.
+/// Where a rank is, in words, that has come to so many collectives; `last` is the last of them, if
+/// it is still known.
 pub(crate) fn whereabouts(rank: usize, passed: u64, last: impl FnOnce() -> Option<String>) -> String {
     match passed {
         0 => format!("rank {rank} has come to no collective"),

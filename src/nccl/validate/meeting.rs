@@ -1,22 +1,26 @@
 //! Where the ranks of a clique meet before a call in which NCCL connects them.
 //!
-//! NCCL connects ranks when it first needs that: for an algorithm of its collectives, and for messages from one rank to
-//! another. It does so inside the call, which then waits for the other ranks to make theirs, and cannot be aborted. So
-//! ranks wait for each other here before that, where they can be. A rank says what its call connects, and a party goes on
-//! together whose calls find each other: for a collective every rank, for a message the other end; and those that these need
-//! in their turn, since a call returns only when all that it connects is connected.
+//! NCCL connects ranks when it first needs that: for an algorithm of its collectives, and for
+//! messages from one rank to another. It does so inside the call, which then waits for the other
+//! ranks to make theirs, and cannot be aborted. So ranks wait for each other here before that,
+//! where they can be. A rank says what its call connects, and a party goes on together whose calls
+//! find each other: for a collective every rank, for a message the other end; and those that these
+//! need in their turn, since a call returns only when all that it connects is connected.
 //!
-//! Between two ranks NCCL takes it for granted that both connect the same directions in the same call. But one rank may send
-//! and receive in one group, and the other one after the other. So where two ranks meet, for messages or for a collective,
-//! both connect whatever either needs: what a rank does not need itself, it connects by a message without elements.
+//! Between two ranks NCCL takes it for granted that both connect the same directions in the same
+//! call. But one rank may send and receive in one group, and the other one after the other. So
+//! where two ranks meet, for messages or for a collective, both connect whatever either needs: what
+//! a rank does not need itself, it connects by a message without elements.
 //!
-//! There are programs in which no party is ever complete: one rank exchanges with two others in a group, and one of these
-//! comes to its end only after something that the other does after its own. So who has waited for a while connects with
-//! those that are there, in a call for that alone, and goes on waiting for the rest. All that happens has a number, and a
-//! rank takes part in one after the other, so that no two wait for each other in different calls.
+//! There are programs in which no party is ever complete: one rank exchanges with two others in a
+//! group, and one of these comes to its end only after something that the other does after its own.
+//! So who has waited for a while connects with those that are there, in a call for that alone, and
+//! goes on waiting for the rest. All that happens has a number, and a rank takes part in one after
+//! the other, so that no two wait for each other in different calls.
 //!
-//! An abort may come at any moment. So that nobody goes on whose peers will not, all that go on together are promised that they may,
-//! or none is; who was promised that goes on, whatever happens meanwhile.
+//! An abort may come at any moment. So that nobody goes on whose peers will not, all that go on
+//! together are promised that they may, or none is; who was promised that goes on, whatever happens
+//! meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -82,7 +86,8 @@ impl Need {
 pub(crate) enum Step {
     /// It waits.
     Wait,
-    /// It connects these messages by a call for that alone, as part of what has this number: see [`Meeting::take`].
+    /// It connects these messages by a call for that alone, as part of what has this number: see
+    /// [`Meeting::take`].
     Connect(u64, Peers),
     /// It makes its call, and connects these messages besides.
     Go(Peers),
@@ -189,7 +194,8 @@ impl Meeting {
         self.states()[rank].events.pop_front();
     }
 
-    /// `rank` makes its call, or waits no longer; how often it was promised to go on and has not taken part.
+    /// `rank` makes its call, or waits no longer; how often it was promised to go on and has not
+    /// taken part.
     pub(crate) fn leave(&self, rank: usize) -> usize {
         let state = std::mem::take(&mut self.states()[rank]);
         state.events.len() + usize::from(state.free.is_some())

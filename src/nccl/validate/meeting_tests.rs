@@ -16,8 +16,8 @@ fn collective(entry: u64, peers: &[(usize, End)]) -> Need {
     Need { collective: Some(entry), ..messages(peers) }
 }
 
-/// Lets happen what has been agreed on. Checks that both sides of each message come to it in the same call; says what every
-/// rank has connected, and who makes its call.
+/// Lets happen what has been agreed on. Checks that both sides of each message come to it in the
+/// same call; says what every rank has connected, and who makes its call.
 fn happen(meeting: &Meeting, size: usize) -> (Vec<Peers>, Vec<usize>) {
     let mut connected = vec![Peers::default(); size];
     loop {
@@ -226,7 +226,8 @@ fn random_programs_come_to_their_end() {
     }
 }
 
-/// An abort has come between: nobody goes on, neither in the call that all have come for nor in one for that alone.
+/// An abort has come between: nobody goes on, neither in the call that all have come for nor in one
+/// for that alone.
 #[test]
 fn who_is_not_promised_to_waits() {
     let none = |_: &[usize]| false;

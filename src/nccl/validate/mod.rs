@@ -1,7 +1,7 @@
 //! Validates what ranks are about to launch: what they compare, and where.
 //!
-//! Ranks of one process compare in shared memory ([`in_process`]), those of several processes through notes in a store
-//! ([`over_exchange`]). Both compare the same [`signature`]s.
+//! Ranks of one process compare in shared memory ([`in_process`]), those of several processes
+//! through notes in a store ([`over_exchange`]). Both compare the same [`signature`]s.
 
 pub(crate) mod ballot;
 pub(crate) mod departure;

@@ -1,5 +1,6 @@
-//! What the ranks of several processes write to each other, as bytes: what each is about to do, what each asks for, with what each comes
-//! to a regroup, and how all end.
+//! What the ranks of several processes write to each other, as bytes: what each is about to do,
+//! what each asks for in a split, with which plan each comes to a regroup, and how the communicator
+//! ends.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ pub(crate) enum Note {
     Does {
         /// Its collectives, or points, in their order.
         signatures: Vec<Signature>,
-        /// Where one of them is messages to NCCL: the messages to each rank that it has come to, then those from each.
+        /// Where one of them is messages to NCCL: the messages to each rank that it has come to,
+        /// then those from each.
         messages: Vec<u64>,
         /// What it shows the others there.
         shown: Vec<u8>,
@@ -80,7 +82,8 @@ fn decode_type(reader: &mut Reader<'_>) -> Option<Option<Type>> {
     }
 }
 
-/// What this rank is about to do, as what others tell is read: of two types of this process that are called the same, they know one.
+/// What this rank is about to do, as what others tell is read: of two types of this process that
+/// are called the same, they know one.
 pub(crate) fn as_read(signature: Signature) -> Signature {
     let element = operation::element(signature.head()).told();
     element.map_or(signature, |(name, size)| signature.of(Type::of_another(name, size)))

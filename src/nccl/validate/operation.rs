@@ -1,4 +1,5 @@
-//! An operation in one word: a number for what ranks come to, the element type, the reduction, and the root or peer.
+//! An operation in one word: a number for what ranks come to, the element type, the reduction, and
+//! the root or peer.
 
 use super::element_type::Type;
 
@@ -122,7 +123,8 @@ pub(super) const CAPTURED: u64 = 1 << (CONFIG - 1);
 /// Bits of a [`head`].
 pub(crate) const HEAD: u32 = 40;
 
-/// The first of the words that say what an operation is: its [`code`], element type, reduction, and root or peer.
+/// The first of the words that say what an operation is: its [`code`], element type, reduction, and
+/// root or peer.
 #[inline]
 pub(crate) fn head(code: u8, element: Type, reduction: Option<sys::ncclRedOp_t>, other: Option<usize>) -> u64 {
     let reduction = match reduction {

@@ -1,8 +1,10 @@
-//! In which order the ranks of a clique use communicators that share their resources.
+//! Checks that the ranks of a clique use communicators that share their resources in the same
+//! order.
 //!
-//! Such communicators use the same channels between two ranks, so what one of the ranks issues on one of them and the other on another one
-//! would meet there. Each pair of ranks therefore compares on which communicator the next operation is that concerns both. What the
-//! operation is, the ranks of that communicator compare among themselves.
+//! Such communicators use the same channels between two ranks. If one rank issued an operation on
+//! one of them and its peer on another, the two would meet there. So each pair of ranks compares on
+//! which communicator its next common operation is. The ranks of that communicator compare the
+//! operation itself.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +26,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// `rank` issues an operation on the communicator `on`; the one on which the other has issued its own, if that is another.
+    /// `rank` issues an operation on the communicator `on`; the one on which the other has issued
+    /// its own, if that is another.
     fn step(&mut self, rank: usize, on: usize) -> Result<(), usize> {
         if self.runs.is_empty() {
             self.ahead = rank;

@@ -1,11 +1,14 @@
-//! What the ranks of a checked communicator compare that live in several processes: over an exchange, before anything is launched.
+//! What the ranks of a checked communicator compare, which live in several processes: over an
+//! exchange, before each launch.
 //!
-//! Collectives, and the points at which ranks do something together, come in rounds. In each, every rank says what it is about to do, in the
-//! signatures that the ranks of a clique compare, and waits for what all others say: so nobody launches what another one does not, and all
-//! see the same, and judge alike. What is issued as one group is one round. Messages concern two ranks, of which the first to come says
-//! what it is about to do and goes on, and the second compares, as in a clique.
+//! Collectives come in rounds, and so do the points at which ranks do something together. In each
+//! round every rank writes a note with the signatures of what it is about to do, the same
+//! signatures that the ranks of a clique compare, and waits for the notes of all others. So no rank
+//! launches what another one does not, and all ranks see the same and judge alike. A group is one
+//! round. A message concerns two ranks: the first to come writes a note and goes on, and the second
+//! compares, as in a clique.
 //!
-//! How the communicator ends is written once, by whoever finds it out; all report that.
+//! The rank that finds out how the communicator ends writes that once, and all ranks report it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +36,8 @@ const BATCH: u64 = 64;
 /// How long it may take to say how a communicator has ended, or that a rank leaves.
 pub(super) const LAST: Duration = Duration::from_secs(1);
 
-/// How long the end of a communicator waits for whoever listens to notice: longer than it takes to tell the others.
+/// How long the end of a communicator waits for whoever listens to notice: longer than it takes to
+/// tell the others.
 const NOTICED: Duration = Duration::from_secs(2);
 
 /// The key of how all ends.
@@ -86,7 +90,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl OverExchange {
-    /// Of the ranks of an exchange that is for nothing else, which are `part` ("of color" and so on) of others perhaps. All of them make one.
+    /// Of the ranks of an exchange that is for nothing else, which are `part` ("of color" and so
+    /// on) of others perhaps. All of them make one.
     pub(crate) fn new(exchange: Exchange, part: Option<String>) -> Self {
         let (rank, size) = (exchange.rank(), exchange.size());
         Self {
@@ -130,15 +135,17 @@ impl OverExchange {
         locked(&self.exchange).clone().ok_or_else(ended)
     }
 
-    /// Somebody listens, who drops this when that is over, and nothing of the exchange is held there any more.
+    /// Somebody listens, who drops this when that is over, and nothing of the exchange is held
+    /// there any more.
     pub(crate) fn is_heard(&self) -> Sender<()> {
         let (sender, receiver) = channel();
         *locked(&self.listener) = Some(receiver);
         sender
     }
 
-    /// Leaves the exchange, once the communicator has ended and the others have been told: on this thread, which waits where this is the last
-    /// use of a store that serves others. Who would wait for it where they make others of it is told that it has ended, and `how`: after whoever
+    /// Leaves the exchange, once the communicator has ended and the others have been told: on this
+    /// thread, which waits where this is the last use of a store that serves others. Who would wait
+    /// for it where they make others of it is told that it has ended, and `how`: after whoever
     /// listens has said why, which counts, and unless it has said that it is closed.
     pub(crate) fn let_go(&self, how: &str) {
         let listener = locked(&self.listener).take();
@@ -167,7 +174,8 @@ impl OverExchange {
         self.see(operation, notes::decode_choice, |rank, choice| self.splits.show(rank, split, choice))
     }
 
-    /// This rank shows the others which windows it has dropped, and how large that is which it makes, in its next round.
+    /// This rank shows the others which windows it has dropped, and how large that is which it
+    /// makes, in its next round.
     #[cfg(nccl_ge_2_27)]
     pub(crate) fn show_point(&self, point: u64, dropped: Vec<u64>, bytes: usize) {
         *locked(&self.shows) = notes::encode_point(&dropped, bytes);
@@ -203,7 +211,8 @@ impl OverExchange {
         Self::key(self.rounds.load(Ordering::Relaxed), rank)
     }
 
-    /// RegroupNote what this rank is about to do, together; what of it NCCL makes messages of stands beside.
+    /// RegroupNote what this rank is about to do, together; what of it NCCL makes messages of
+    /// stands beside.
     pub(crate) fn announce(
         &self,
         told: Vec<Signature>,
@@ -224,7 +233,8 @@ impl OverExchange {
     /// What the others say of a round that this rank has come to; waits `within` for them.
     ///
     /// # Errors
-    /// [`Error::Disagreement`] where a rank does something else, or comes to nothing more; [`Error::Gone`] where one has ended.
+    /// [`Error::Disagreement`] where a rank does something else, or comes to nothing more;
+    /// [`Error::Gone`] where one has ended.
     pub(crate) fn collect_round(&self, operation: &'static str, round: &Round, within: Duration) -> Result<RoundState> {
         let others = (0..self.size()).filter(|rank| *rank != self.rank());
         let keys: Vec<_> = others.map(|rank| (rank, Self::key(round.number, rank))).collect();
@@ -300,8 +310,9 @@ impl OverExchange {
         Ok(self.exchange("end")?.note_of_any(END, within)?.and_then(|bytes| Ending::decode(&bytes)))
     }
 
-    /// The first other rank that the store knows to have died, and how: it has ended without having closed its communicator. Leaves out
-    /// those in `known`, to which it and all that have closed are added.
+    /// The first other rank that the store knows to have died, and how: it has ended without having
+    /// closed its communicator. Leaves out those in `known`, to which it and all that have closed
+    /// are added.
     pub(crate) fn departed(&self, known: &mut Vec<usize>, within: Duration) -> Option<(usize, String)> {
         let has_closed = |rank| Ok(self.has_left("wait", rank)?.is_some());
         let dead = self.exchange("wait").ok()?.departed(known, within, has_closed)?;
@@ -314,7 +325,8 @@ impl OverExchange {
         locked(&self.dead).push((rank, format!("{how}; rank {} waits for it", self.rank())));
     }
 
-    /// Returns the error of a wait that needs a rank that has died: `needs` says which ranks it needs.
+    /// Returns the error of a wait that needs a rank that has died: `needs` says which ranks it
+    /// needs.
     pub(crate) fn death(&self, needs: impl Fn(usize) -> bool) -> Option<Error> {
         let dead = locked(&self.dead);
         let (rank, how) = dead.iter().find(|(rank, _)| needs(*rank))?;
@@ -375,7 +387,8 @@ impl OverExchange {
         format!("m/{sender}-{receiver}/{number}")
     }
 
-    /// Where collectives that NCCL makes messages of do not come behind the same messages on both ends: who is behind.
+    /// Where collectives that NCCL makes messages of do not come behind the same messages on both
+    /// ends: who is behind.
     pub(super) fn misplaced(
         &self,
         operation: &'static str,
@@ -410,8 +423,8 @@ impl OverExchange {
         Ok(None)
     }
 
-    /// Compares a message of which this rank is `side` and `peer` the other: its number among theirs, or what the other end has said, which is
-    /// something else.
+    /// Compares a message of which this rank is `side` and `peer` the other: its number among
+    /// theirs, or what the other end has said, which is something else.
     pub(crate) fn message(
         &self,
         operation: &'static str,
@@ -449,8 +462,8 @@ impl OverExchange {
         bytes.map(|bytes| word(operation, key, &bytes)).transpose()
     }
 
-    /// This rank has left, and has said so: whether another has come to a message of which it has not made the other end. Who comes to one
-    /// later sees that this rank has left.
+    /// This rank has left, and has said so: whether another has come to a message of which it has
+    /// not made the other end. Who comes to one later sees that this rank has left.
     pub(super) fn left_behind(&self, how: &str) -> Option<Verdict> {
         let (own, size) = (self.rank(), self.size());
         let counts = |at: usize| self.messages[at].load(Ordering::Relaxed);
@@ -500,8 +513,8 @@ impl Round {
         self.told.first().map_or_else(|| "nothing".to_owned(), Signature::describe)
     }
 
-    /// What is not the same on all ranks, of what is known to `own`: once `all` have come, or will not, or after a short wait for the others.
-    /// From what all say every rank finds the same.
+    /// What is not the same on all ranks, of what is known to `own`: once `all` have come, or will
+    /// not, or after a short wait for the others. From what all say every rank finds the same.
     pub(crate) fn objection(&self, own: usize, told: &[Option<Note>], all: bool) -> Option<Verdict> {
         let left = told.iter().enumerate().find_map(|(rank, told)| match told {
             Some(Note::Left(how)) => Some((rank, how.clone())),

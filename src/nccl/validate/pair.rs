@@ -1,12 +1,14 @@
-//! The messages from one rank of a clique to another: sender and receiver compare them.
+//! The messages from one rank of a clique to another, which the sender and the receiver compare.
 //!
-//! Only two take part, so an entry is one word. The first to come writes its message there and goes on; the second compares
-//! and empties the word, and so makes room for the message [`ENTRIES`] later.
+//! Only two ranks take part, so an entry is one word. The first to come writes its message there
+//! and goes on. The second compares it and empties the word, which makes room for the message
+//! [`ENTRIES`] later.
 //!
-//! Nobody waits for room: one thread may record more messages in a group than there are entries, before the other end has
-//! come to the first. Where the entry still holds the message [`ENTRIES`] earlier, its own, the end that is ahead marks that
-//! one and goes on in a list. The other end sees the mark when it comes there, and so knows at which number the list begins.
-//! When it has caught up, both go back to the entries. The list is empty then, and all entries are.
+//! Neither end waits for room: one thread may record more messages in a group than there are
+//! entries, before the other end has come to the first. If the entry still holds its own message
+//! from [`ENTRIES`] earlier, the end that is ahead marks that entry and goes on in a list. The
+//! other end sees the mark when it comes there, and so knows at which number the list begins. When
+//! it has caught up, both go back to the entries. The list and all entries are empty then.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -53,7 +55,8 @@ pub(crate) struct Message {
     pub(crate) count: usize,
     /// Whether this end lies in a window, or in registered memory.
     pub(crate) window: bool,
-    /// How many collectives that NCCL makes messages of came before it on this rank, between the same two.
+    /// How many collectives that NCCL makes messages of came before it on this rank, between the
+    /// same two.
     pub(crate) exchanges: u64,
     pub(crate) manner: Manner,
 }
@@ -65,12 +68,13 @@ pub(crate) enum Manner {
     Plain,
     /// It is captured into a graph, with such memory at this end.
     Captured(Backing),
-    /// A graph is launched that holds messages between the two, which stand [in a word](Word::numbers) for the count.
+    /// A graph is launched that holds messages between the two, which stand [in a
+    /// word](Word::numbers) for the count.
     Launched,
 }
 
-/// What an end has to say of a message, in a word that is not 0: the count, the element type, the exchanges before, and the
-/// end.
+/// What an end has to say of a message, in a word that is not 0: the count, the element type, the
+/// exchanges before, and the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(pub(super) u64);
 
@@ -82,9 +86,11 @@ impl Word {
     /// Exchanges count up to this, and begin again.
     const LAPS: u64 = (1 << (Self::COUNT - Self::EXCHANGES)) - 1;
     const COUNT: u32 = 19;
-    /// Of what stands for the count where a graph is launched: the number of its first message. Above that is the digest of all.
+    /// Of what stands for the count where a graph is launched: the number of its first message.
+    /// Above that is the digest of all.
     const FIRST: u64 = (1 << 26) - 1;
-    /// Of what is captured, in place of the highest bits of the count: what lies behind the memory of this end.
+    /// Of what is captured, in place of the highest bits of the count: what lies behind the memory
+    /// of this end.
     const BACKING: u32 = 60 - signature::BACKING_BITS;
     /// It is captured into a graph; it is the launch of one.
     const CAPTURED: u64 = 1 << 60;
@@ -130,7 +136,8 @@ impl Word {
         (self.0 & Self::RECEIVER != 0) == (end == End::Receiver)
     }
 
-    /// In words, for an error that sets it against what the other end said; `peer` is the rank of that one.
+    /// In words, for an error that sets it against what the other end said; `peer` is the rank of
+    /// that one.
     pub(crate) fn against(self, other: Self, peer: usize) -> String {
         let count = self.count();
         if self.0 & Self::LAUNCHED != 0 {
@@ -294,8 +301,9 @@ impl Pair {
         (word.0 & Word::PRESENT != 0 && !word.said_by(end)).then_some(word)
     }
 
-    /// Takes part in the next message as `end`, unless the other end has said something else: then, what. Who is first has
-    /// said so when this returns, in the one order that all SeqCst operations have.
+    /// Takes part in the next message as `end`, unless the other end has said something else: then,
+    /// what. Who is first has said so when this returns, in the one order that all SeqCst
+    /// operations have.
     #[inline]
     pub(crate) fn agree(&self, end: End, message: Message) -> Result<Met, Word> {
         let side = self.side(end);

@@ -128,7 +128,8 @@ fn words_say_which_end_is_further() {
     assert!(at(255).is_before(256) && !at(256).is_before(256) && !at(257).is_before(256));
 }
 
-/// One end empties an entry at the very moment at which the other, which is ahead as far as there are entries, marks it.
+/// One end empties an entry at the very moment at which the other, which is ahead as far as there
+/// are entries, marks it.
 #[test]
 fn a_mark_is_not_lost_that_comes_as_its_entry_is_emptied() {
     let all = messages(fastrand::u64(..), ENTRIES as usize + 2);

@@ -1,5 +1,5 @@
-//! Points in the sequence of collectives at which the ranks of a clique show each other which windows they have dropped, and how large
-//! those are that they are about to make; and whether each could make its part of what comes there.
+//! Points in the sequence of collectives at which the ranks show each other which windows they have
+//! dropped and how large the next ones are, and vote on whether each could make its part.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,8 +15,8 @@ struct Shown {
 
 /// For each rank, what it has shown when it came to its last two points.
 ///
-/// Two are enough: a rank comes to a point only after all have left the one before the last, because at the last one each
-/// has waited for all others to come.
+/// Two are enough: a rank comes to a point only after all have left the one before the last,
+/// because at the last one each has waited for all others to come.
 #[derive(Debug)]
 pub(crate) struct Points(Box<[RankState]>);
 

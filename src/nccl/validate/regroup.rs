@@ -1,8 +1,9 @@
-//! Where ranks of a clique meet outside of the sequence of their collectives, to make a communicator of some of them: where others do not
-//! come, or nobody knows how far each has come before it was stopped.
+//! Ranks of a clique that meet outside of the sequence of their collectives, to make a communicator
+//! of some of them: the other ranks do not come, or it is not known how far each rank had come
+//! before it was stopped.
 //!
-//! A rank says what it is about to do, and goes on when all have come that this takes, with the same, and all of them were promised that they
-//! may go on, as at a [meeting](super::meeting).
+//! A rank publishes its plan. It goes on when all ranks that the plan needs have come with the same
+//! plan and were all promised that they may enter NCCL, as at a [meeting](super::meeting).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +17,8 @@ use super::split::{self, Choice, Terms};
 pub(crate) enum Plan {
     /// All divide themselves in parts.
     Split,
-    /// All but these, in order, go on without them, in a communicator of this configuration; `None`: of that which they have.
+    /// All but these, in order, go on without them, in a communicator of this configuration;
+    /// `None`: of that which they have.
     Without(Arc<[usize]>, Option<Arc<Terms>>),
     /// All go on, that are suspended.
     #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
@@ -86,7 +88,8 @@ impl Plan {
 /// What a rank asks for in a split.
 pub(crate) type Place = Option<Choice>;
 
-/// Ranks of one part of a split, among these that go on together, that do not ask for the same configuration.
+/// Ranks of one part of a split, among these that go on together, that do not ask for the same
+/// configuration.
 pub(crate) fn dispute(party: &[(usize, Place)]) -> Option<Verdict> {
     split::dispute(party.iter().filter_map(|(rank, place)| Some((*rank, place.as_ref()?))))
 }
@@ -123,7 +126,8 @@ impl Regroup {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `rank` comes with a plan that takes it. Where it is the last, all that it takes go on, if `promise` says so.
+    /// `rank` comes with a plan that takes it. Where it is the last, all that it takes go on, if
+    /// `promise` says so.
     pub(crate) fn come(&self, rank: usize, plan: &Plan, place: Place, promise: impl Fn(&[usize]) -> bool) {
         let mut states = self.states();
         if states[rank].free.is_some() {
@@ -164,7 +168,8 @@ impl Regroup {
         Step::Wait(missing)
     }
 
-    /// `ranks` wait no longer; false, and nothing, where one of them was promised to go on, which others rely on.
+    /// `ranks` wait no longer; false, and nothing, where one of them was promised to go on, which
+    /// others rely on.
     #[must_use]
     pub(crate) fn leave(&self, ranks: &[usize]) -> bool {
         let mut states = self.states();

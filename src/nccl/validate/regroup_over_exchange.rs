@@ -1,8 +1,9 @@
-//! Ranks of a checked communicator that meet outside of the sequence of their collectives, to make another communicator of some of them. Ranks
-//! of a clique do so in [`regroup`](super::regroup).
+//! Ranks of a checked communicator that meet outside of the sequence of their collectives, to make
+//! another communicator of some of them. Ranks of a clique do so in [`regroup`](super::regroup).
 //!
-//! Each rank has one note. It says with which plan the rank has come, and that it waits. The attempts of the same ranks are counted. The first
-//! rank that writes how an attempt ends decides it for all: they go on, or one has given up and the others begin the next attempt, or they
+//! Each rank has one note. It says with which plan the rank has come, and that it waits. The
+//! attempts of the same ranks are counted. The first rank that writes how an attempt ends decides
+//! it for all: they go on, or one has given up and the others begin the next attempt, or they
 //! disagree.
 
 use std::time::{Duration, Instant};
@@ -89,11 +90,13 @@ impl OverExchange {
         Ok(())
     }
 
-    /// What comes of it; waits `within` for others. Where they are active still, it is seen also who waits in a collective in place of it.
+    /// What comes of it; waits `within` for others. Where they are active still, it is seen also
+    /// who waits in a collective in place of it.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where the store does not answer in time: it may have done what it was asked, and is asked again as this rank looks
-    /// again. [`Error::Disagreement`] where a rank does something else, or comes to nothing more; [`Error::Gone`] where one has ended.
+    /// [`Error::Timeout`] where the store does not answer in time: it may have done what it was
+    /// asked, and is asked again as this rank looks again. [`Error::Disagreement`] where a rank
+    /// does something else, or comes to nothing more; [`Error::Gone`] where one has ended.
     pub(crate) fn poll(
         &self,
         operation: &'static str,
@@ -202,7 +205,8 @@ impl OverExchange {
     /// This rank waits no longer; those with whom it goes on where that was decided before.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where the store does not answer in time: nobody knows whether the others go on. How all has ended, where it has.
+    /// [`Error::Timeout`] where the store does not answer in time: nobody knows whether the others
+    /// go on. How all has ended, where it has.
     pub(crate) fn withdraw(&self, operation: &'static str, arrival: &Arrival<'_>) -> Result<Option<Party>> {
         let stands = self.first(operation, &decision_key(arrival.plan, arrival.attempt), &Decision::Again)?;
         let party = self.decided(operation, arrival, &stands)?;
@@ -261,7 +265,8 @@ impl OverExchange {
         })
     }
 
-    /// This rank comes to nothing more: how it has left, for who waits for it where they make others.
+    /// This rank comes to nothing more: how it has left, for who waits for it where they make
+    /// others.
     pub(super) fn leave_regroups(&self, leave: Leave) {
         let says = RegroupNote::Left(leave).encode();
         let _ = self.exchange("close").and_then(|all| all.leave_note(&note_key(self.rank()), &says, LAST));
@@ -274,7 +279,8 @@ impl OverExchange {
     }
 }
 
-/// Who is at fault: of those that do what fewer do, the first; of equal numbers the lowest rank is right.
+/// Who is at fault: of those that do what fewer do, the first; of equal numbers the lowest rank is
+/// right.
 fn judge(mut all: Vec<(usize, Does)>, own: usize) -> Verdict {
     all.sort_by_key(|(rank, _)| *rank);
     let votes = |does: &Does| all.iter().filter(|(_, other)| other == does).count();

@@ -1,12 +1,14 @@
-//! The collectives of a clique: a sequence of entries, each written by the rank that comes first and compared by the others.
+//! The sequence of a clique's collectives: the rank that comes first writes an entry, and the
+//! others compare it.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::signature::Signature;
 use crate::hint::{self, Apart};
 
-/// Entries that are kept. A rank that is this far ahead of another one waits for it: more than may be in flight on a stream, so
-/// that this happens only to a rank that needs nothing of the others, such as the root of broadcasts, and in large groups.
+/// Entries that are kept. A rank that is this far ahead of another one waits for it: more than may
+/// be in flight on a stream, so that this happens only to a rank that needs nothing of the others,
+/// such as the root of broadcasts, and in large groups.
 const SLOTS: u64 = 512;
 
 /// How a rank fares that takes part in an entry.
@@ -22,7 +24,8 @@ pub(crate) enum Turn {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// Twice the number of the entry plus 1 while it is written, plus 2 once it is there; 0 at the start.
+    /// Twice the number of the entry plus 1 while it is written, plus 2 once it is there; 0 at the
+    /// start.
     state: AtomicU64,
     /// The rank that wrote it.
     author: AtomicU64,
@@ -51,8 +54,8 @@ pub(crate) struct Sequence {
     passed: Box<[Apart<Passed>]>,
 }
 
-/// How far one rank is. Written by that rank only, under the lock of its communicator; its lines are its own, so that going
-/// on costs the others nothing.
+/// How far one rank is. Written by that rank only, under the lock of its communicator; its lines
+/// are its own, so that going on costs the others nothing.
 #[derive(Debug, Default)]
 struct Passed {
     /// Entries that it has passed.
@@ -110,7 +113,8 @@ impl Sequence {
         Turn::Passed(entry)
     }
 
-    /// Whether all ranks have passed `entry`. Looks at the others only where what was seen last is not enough.
+    /// Whether all ranks have passed `entry`. Looks at the others only where what was seen last is
+    /// not enough.
     #[inline]
     fn passed_by_all(&self, own: &Passed, entry: u64) -> bool {
         if own.by_all.load(Ordering::Relaxed) > entry {
@@ -125,7 +129,8 @@ impl Sequence {
         self.passed.iter().map(|passed| passed.0.entries.load(Ordering::Acquire)).min().unwrap_or(0)
     }
 
-    /// The entry that `rank` comes to next, which another rank has written: its number, that rank, and what stands there.
+    /// The entry that `rank` comes to next, which another rank has written: its number, that rank,
+    /// and what stands there.
     pub(crate) fn next(&self, rank: usize) -> (u64, usize, Signature) {
         let entry = self.passed(rank);
         let slot = self.slot(entry);

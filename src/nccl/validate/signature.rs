@@ -1,9 +1,11 @@
 //! What ranks must agree on, packed into six words.
 //!
-//! NCCL registers by itself the memory that a graph moves (`NCCL_GRAPH_REGISTER`, which is on). Each rank does so alone, if its memory was mapped
-//! as one, so that the other ranks can map it too, and takes it that the others have done the same. If they have not, data goes astray, or the
-//! ranks wait for each other. So the signature of a captured call also says what lies behind its memory. It does so whatever the environment says:
-//! the same program is right or wrong with any settings.
+//! NCCL registers by itself the memory that a graph moves (`NCCL_GRAPH_REGISTER`, which is on).
+//! Each rank does so alone, if its memory was mapped as one, so that the other ranks can map it
+//! too, and takes it that the others have done the same. If they have not, data goes astray, or the
+//! ranks wait for each other. So the signature of a captured call also says what lies behind its
+//! memory. It does so whatever the environment says: the same program is right or wrong with any
+//! settings.
 
 use super::element_type::Type;
 use super::operation::*;
@@ -11,12 +13,14 @@ use crate::cuda::Backing;
 use crate::element::ElementKind;
 use crate::sys;
 
-/// One operation as all its ranks must issue it: kind, element type, reduction, root, count, how many collectives its group
-/// holds, and for operations that have a symmetric form, which window each buffer lies in and where.
+/// One operation as all its ranks must issue it: kind, element type, reduction, root, count, how
+/// many collectives its group holds, and for operations that have a symmetric form, which window
+/// each buffer lies in and where.
 ///
-/// NCCL sorts and merges the collectives of a group, so ranks must group them alike. That each collective says how many of
-/// its communicator the group holds is enough: on every rank the first group begins with the first collective, and is as
-/// long as that says; so the second begins at the same collective, and so on.
+/// NCCL sorts and merges the collectives of a group, so ranks must group them alike. That each
+/// collective says how many of its communicator the group holds is enough: on every rank the first
+/// group begins with the first collective, and is as long as that says; so the second begins at the
+/// same collective, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Signature(pub(crate) [u64; 6]);
 
@@ -64,7 +68,8 @@ const IN_WINDOWS: u32 = 63;
 /// Collectives of one communicator that a group may hold.
 pub(crate) const MAX_GROUP: usize = (1 << (IN_WINDOWS - GROUP)) - 1;
 
-/// Element types whose maxima, minima and sums switches can reduce, and those whose sums only: a bit for each.
+/// Element types whose maxima, minima and sums switches can reduce, and those whose sums only: a
+/// bit for each.
 const INTEGERS_AND_HALVES: u64 = {
     use ElementKind::{Bf16, F16, I32, I64, U32, U64};
     1 << I32 as u64 | 1 << U32 as u64 | 1 << I64 as u64 | 1 << U64 as u64 | 1 << F16 as u64 | 1 << Bf16 as u64
@@ -80,8 +85,8 @@ const MAX: u64 = sys::ncclRedOp_t::ncclMax.0 as u64 + 1;
 const MIN: u64 = sys::ncclRedOp_t::ncclMin.0 as u64 + 1;
 
 impl Signature {
-    /// Of a collective of `count` elements, as its [`head`] says, whose group holds so many of its communicator, itself among them: 1
-    /// outside of groups.
+    /// Of a collective of `count` elements, as its [`head`] says, whose group holds so many of its
+    /// communicator, itself among them: 1 outside of groups.
     #[inline]
     pub(crate) fn new(head: u64, count: usize, group: usize, memory: Memory) -> Self {
         let (head, count) = (head | (group as u64) << GROUP, count as u64);
@@ -115,7 +120,8 @@ impl Signature {
         Self([u64::from(RECLAIM), 0, 0, 0, 0, 0])
     }
 
-    /// Registration of memory by each rank for itself, how much it may be; whether the ranks can reach it.
+    /// Registration of memory by each rank for itself, how much it may be; whether the ranks can
+    /// reach it.
     #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
     pub(crate) fn show(reachable: bool) -> Self {
         Self([u64::from(SHOW), u64::from(reachable), 0, 0, 0, 0])
@@ -204,9 +210,10 @@ impl Signature {
         self.0[0] >> GROUP & MAX_GROUP as u64
     }
 
-    /// A number that collectives have in common which NCCL connects alike: it connects the ranks for each of its algorithms
-    /// when that is first used, and chooses by operation, size (`bytes`; of all together in a group), whether switches can
-    /// reduce the elements, and whether the buffers lie in windows.
+    /// A number that collectives have in common which NCCL connects alike: it connects the ranks
+    /// for each of its algorithms when that is first used, and chooses by operation, size (`bytes`;
+    /// of all together in a group), whether switches can reduce the elements, and whether the
+    /// buffers lie in windows.
     #[inline]
     pub(crate) fn class(&self, bytes: u64) -> u64 {
         let [head, _, send, send_offset, recv, recv_offset] = self.0;
@@ -294,10 +301,12 @@ impl Signature {
     }
 }
 
-/// What lies behind the memory of a captured call; nothing of that counts where no other rank has to do with it.
+/// What lies behind the memory of a captured call; nothing of that counts where no other rank has
+/// to do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Backings {
-    /// That which is read, and that which is written; of calls that are compared by one of both, that one is both.
+    /// That which is read, and that which is written; of calls that are compared by one of both,
+    /// that one is both.
     pub(crate) send: Backing,
     pub(crate) recv: Backing,
     /// Whether both begin at one byte, where NCCL looks at that before it registers.
@@ -307,7 +316,8 @@ pub(crate) struct Backings {
 /// Bits of a [`backing_number`].
 pub(crate) const BACKING_BITS: u32 = 2;
 
-/// In the offset of memory that lies in no window, of which nobody asks where it lies. The two bits below say where an address is not aligned.
+/// In the offset of memory that lies in no window, of which nobody asks where it lies. The two bits
+/// below say where an address is not aligned.
 const SHIFT: u32 = 2;
 const IN_PLACE: u64 = 1 << (SHIFT + BACKING_BITS);
 
@@ -340,7 +350,8 @@ pub(crate) fn describe_backing(number: u64) -> &'static str {
     }
 }
 
-/// How the memory that `own` speaks of differs from that of `other`, both as [`Backings::words`], to be set behind a call in words.
+/// How the memory that `own` speaks of differs from that of `other`, both as [`Backings::words`],
+/// to be set behind a call in words.
 fn backings_against(own: [u64; 2], other: [u64; 2]) -> String {
     let number = |word: u64| word >> SHIFT & ((1 << BACKING_BITS) - 1);
     let mut text = String::new();
@@ -363,7 +374,8 @@ pub(crate) struct Numbers {
     pub(crate) first: u64,
     pub(crate) last: u64,
     pub(crate) count: u64,
-    /// Differs where others lie between: captures that are under way at once take what is issued in turns.
+    /// Differs where others lie between: captures that are under way at once take what is issued in
+    /// turns.
     pub(crate) digest: u64,
 }
 

@@ -1,6 +1,7 @@
 //! What ranks ask for when they split a communicator: a part, a key, and a configuration.
 //!
-//! Each rank shows the others what it asks for. So all know who is in which part, and whether the ranks of a part want the same.
+//! Each rank shows the others what it asks for. So all know who is in which part, and whether the
+//! ranks of a part want the same.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,8 @@ pub(crate) struct Choice {
     pub(crate) terms: Option<Arc<Terms>>,
 }
 
-/// The first part whose ranks do not ask for the same configuration. All ranks find the same one, as all see what everybody asks for.
+/// The first part whose ranks do not ask for the same configuration. All ranks find the same one,
+/// as all see what everybody asks for.
 pub(crate) fn dispute<'a>(all: impl Iterator<Item = (usize, &'a Choice)> + Clone) -> Option<Verdict> {
     let of_color = |color| all.clone().find(|(_, choice)| choice.color == color);
     let differing = all.clone().filter_map(|(rank, choice)| {
@@ -63,7 +65,8 @@ impl Terms {
     }
 }
 
-/// What one rank brings, in words, for an error that sets it against what another brings: `None` is no configuration at all.
+/// What one rank brings, in words, for an error that sets it against what another brings: `None` is
+/// no configuration at all.
 pub(crate) fn against(own: Option<&Terms>, other: Option<&Terms>) -> String {
     match (own, other) {
         (None, _) => "no configuration".to_owned(),
@@ -77,8 +80,8 @@ type Shown = Option<Choice>;
 
 /// What each rank has shown in its last two splits.
 ///
-/// Two are enough: a rank comes to a split only after all have left the one before the last, because at the last one each has waited
-/// for all others to come.
+/// Two are enough: a rank comes to a split only after all have left the one before the last,
+/// because at the last one each has waited for all others to come.
 #[derive(Debug)]
 pub(crate) struct Splits(Box<[Mutex<[Shown; 2]>]>);
 

@@ -16,7 +16,8 @@ use crate::error::{Error, Result};
 pub(crate) enum Validation {
     /// The ranks are a clique, and compare in shared memory.
     InProcess(Arc<InProcess>),
-    /// The ranks live in several processes. They compare over an exchange if the communicator is checked, else not at all.
+    /// The ranks live in several processes. They compare over an exchange if the communicator is
+    /// checked, else not at all.
     AcrossProcesses(OnceLock<Arc<OverExchange>>),
 }
 
@@ -56,7 +57,8 @@ impl Validation {
         }
     }
 
-    /// Tells the ranks of other processes that `error` has ended the communicator on `rank`, if they compare.
+    /// Tells the ranks of other processes that `error` has ended the communicator on `rank`, if
+    /// they compare.
     #[cold]
     pub(crate) fn announce_end(&self, rank: usize, error: &Error) {
         if let Some(over_exchange) = self.over_exchange() {
@@ -82,7 +84,8 @@ impl Validation {
         splits.or_else(|| self.over_exchange().map(|over_exchange| &over_exchange.splits))
     }
 
-    /// Shows the other ranks what `rank` asks for in a split with this number, before the ranks come to its point.
+    /// Shows the other ranks what `rank` asks for in a split with this number, before the ranks
+    /// come to its point.
     pub(crate) fn show_split(&self, rank: usize, split: u64, choice: Option<Choice>) {
         if let Some(in_process) = self.in_process() {
             in_process.splits.show(rank, split, choice);
@@ -96,7 +99,8 @@ impl Validation {
         self.over_exchange().map_or(Ok(()), |over_exchange| over_exchange.see_split(operation, split))
     }
 
-    /// Shows the other ranks which windows `rank` has dropped, and how large the one is that it makes, before the ranks come to a point.
+    /// Shows the other ranks which windows `rank` has dropped, and how large the one is that it
+    /// makes, before the ranks come to a point.
     #[cfg(nccl_ge_2_27)]
     pub(crate) fn show_point(&self, rank: usize, point: u64, dropped: impl FnOnce() -> Vec<u64>, bytes: usize) {
         if let Some(in_process) = self.in_process() {
@@ -112,7 +116,8 @@ impl Validation {
         self.over_exchange().map_or(Ok(()), |over_exchange| over_exchange.see_point(operation, point))
     }
 
-    /// Returns the error that all ranks report, each with its `operation`, after this rank has found that others disagree.
+    /// Returns the error that all ranks report, each with its `operation`, after this rank has
+    /// found that others disagree.
     #[cold]
     pub(crate) fn decide(&self, operation: &'static str, verdict: Verdict) -> Error {
         match (self.in_process(), self.over_exchange()) {

@@ -1,6 +1,7 @@
 //! Validates the calls of a group, whose communicators may have different validators.
 //!
-//! The collectives of a group come before its messages, as they do in NCCL; those too that NCCL makes messages of.
+//! The collectives of a group come before its messages, as they do in NCCL. This includes
+//! collectives that NCCL makes messages of.
 
 use smallvec::SmallVec;
 
@@ -49,13 +50,14 @@ impl Progress<'_> {
     }
 }
 
-/// Compares the calls of a group on these communicators, whose locks are held.
+/// Validates the calls of a group on these communicators, whose locks are held.
 ///
-/// Whoever drives several ranks must not wait for one of them as another. So each goes as far as it comes, then the next.
-/// Whether there is one that is the first of its kind, so that the ranks have to meet.
+/// A thread that drives several ranks must not wait in one of them for another. So each rank goes
+/// on as far as it can, then the next. Returns whether a call is the first of its kind, so that the
+/// ranks have to meet before it.
 ///
 /// # Errors
-/// What ends the clique.
+/// Any error ends the clique.
 pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'static str) -> Result<bool> {
     expect(calls);
     let mut sequences: SmallVec<[Progress<'_>; 4]> = SmallVec::new();
@@ -118,7 +120,8 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
     Ok(first)
 }
 
-/// The calls of a group on communicators that share their resources, in the order in which [`Parts`](crate::nccl::enqueue::parts::Parts) makes them.
+/// The calls of a group on communicators that share their resources, in the order in which
+/// [`Parts`](crate::nccl::enqueue::parts::Parts) makes them.
 #[cold]
 fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
     let mut members: SmallVec<[&Inner; 4]> = members.into();
@@ -130,7 +133,8 @@ fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
     Ok(())
 }
 
-/// Asks for the cache lines of messages that are about to be compared, all of them before the first is needed.
+/// Requests the cache lines of all messages that are about to be compared, before the first is
+/// needed.
 #[inline]
 fn expect(calls: &[Call<'_>]) {
     for call in calls {

@@ -73,7 +73,7 @@ fn one(in_process: &InProcess, call: &Call<'_>) -> Result<bool> {
     Ok(call.count > 0 && call.comm.size > 1 && !history.knows_class(signature.class(bytes(call))))
 }
 
-/// Compares a collective, or a registration, that is in no group; its number in the sequence.
+/// Compares a collective, or a point, that is in no group. Returns its number in the sequence.
 #[inline]
 fn collective(in_process: &InProcess, inner: &Inner, operation: &'static str, signature: &Signature) -> Result<u64> {
     let mut patience = Patience::default();
@@ -92,8 +92,8 @@ fn collective(in_process: &InProcess, inner: &Inner, operation: &'static str, si
     }
 }
 
-/// A call was agreed on. Whether the ranks that it concerns come to it in the same order among those of other communicators, with which
-/// this one shares its resources.
+/// Compares where a call, which was agreed on, stands among the calls of the communicators that
+/// share resources with this one: all ranks that it concerns must have the same order.
 #[inline]
 pub(super) fn in_order(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
     if call.comm.shared_lock().is_none() {
@@ -145,7 +145,7 @@ fn compare_order(
     Err(in_process.ledger.decide(Verdict::new(rank, peer, expected, got)).error(operation))
 }
 
-/// A collective was agreed on.
+/// Compares a collective, which was agreed on, with messages if NCCL makes messages of it.
 #[inline]
 pub(super) fn passed(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
     match call.kind.exchange() {
@@ -156,9 +156,9 @@ pub(super) fn passed(in_process: &InProcess, call: &Call<'_>) -> Result<()> {
     }
 }
 
-/// One that NCCL makes messages of, which come one after another with the others between the same ranks: so between two
-/// ranks the same messages must come before it. Either end of another message sees that this one has come before, or is
-/// seen here.
+/// One that NCCL makes messages of, which come one after another with the others between the same
+/// ranks: so between two ranks the same messages must come before it. Either end of another message
+/// sees that this one has come before, or is seen here.
 pub(super) fn exchange(
     in_process: &InProcess,
     inner: &Inner,
@@ -184,13 +184,14 @@ pub(super) fn exchange(
     Ok(())
 }
 
-/// What counts for the class of a collective: how messages are connected does not depend on their size.
+/// What counts for the class of a collective: how messages are connected does not depend on their
+/// size.
 #[inline]
 pub(crate) fn bytes(call: &Call<'_>) -> u64 {
     if call.kind.is_exchange() { 0 } else { (call.count * call.element.size()) as u64 }
 }
 
-/// Compares a message. Whether it is the first of this rank to this peer, or from it.
+/// Compares a message. Returns whether it is the first of this rank to this peer, or from it.
 #[inline]
 pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: usize) -> Result<bool> {
     let rank = call.comm.rank;
@@ -212,8 +213,9 @@ pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: u
     }
 }
 
-/// Whether message `number`, to which its rank was the first to come after so many exchanges, comes behind an exchange that the other end
-/// has come to without this message. If it has come to the message meanwhile, it has compared that.
+/// Whether message `number`, to which its rank was the first to come after so many exchanges, comes
+/// behind an exchange that the other end has come to without this message. If it has come to the
+/// message meanwhile, it has compared that.
 #[inline]
 pub(super) fn is_too_late(ledger: &Ledger, (rank, end): (usize, End), peer: usize, after: u64, number: u64) -> bool {
     exchanges(ledger.history(peer), (rank, end), peer) > after
@@ -250,13 +252,13 @@ pub(super) fn contradicted(
     }
 }
 
-/// The class of a collective in a group of so many, which move `all` bytes together: NCCL merges them before it chooses how
-/// to do them.
+/// The class of a collective in a group of so many, which move `all` bytes together: NCCL merges
+/// them before it chooses how to do them.
 pub(crate) fn class(call: &Call<'_>, count: usize, all: u64) -> u64 {
     call.signature(count).class(if call.kind.is_exchange() { 0 } else { all })
 }
 
-/// Whether a rank waits in vain for others to come to what it has issued long ago.
+/// Finds ranks that wait in vain for others to come to what they have issued long ago.
 pub(crate) fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
     move |inner| departure::far_behind(inner, operation)
 }
@@ -274,7 +276,8 @@ mod tests {
     use crate::element::ElementKind;
     use crate::nccl::validate::pair::{Manner, Message};
 
-    /// Between the comparison and the look at what the other end has come to, that goes on: with the message, or without it.
+    /// Between the comparison and the look at what the other end has come to, that goes on: with
+    /// the message, or without it.
     #[test]
     fn who_goes_on_meanwhile_is_not_too_late() {
         let manner = Manner::Plain;

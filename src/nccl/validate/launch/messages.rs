@@ -1,4 +1,5 @@
-//! What both validators compare of calls: which are collectives, and what the ends of messages say of them.
+//! What both validators compare of calls: which are collectives, and what the ends of messages say
+//! of them.
 
 use crate::element::ElementKind;
 use crate::nccl::calls::call::Call;
@@ -34,7 +35,8 @@ pub(super) fn exchanges(history: &History, (rank, end): (usize, End), peer: usiz
     }
 }
 
-/// What the ends compare of messages between a rank, which has this history, and a peer, where a graph is launched that has them.
+/// What the ends compare of messages between a rank, which has this history, and a peer, where a
+/// graph is launched that has them.
 pub(super) fn launched(history: &History, (rank, end): (usize, End), peer: usize, numbers: &Numbers) -> Message {
     let exchanges = exchanges(history, (rank, end), peer);
     let (element, count) = (ElementKind::U8.into(), Word::numbers(numbers));

@@ -1,6 +1,8 @@
-//! Validates calls of a checked communicator, whose ranks live in several processes: they compare over an exchange before they launch.
+//! Validates calls of a checked communicator, whose ranks live in several processes: they compare
+//! over an exchange before they launch.
 //!
-//! A thread that drives several ranks or communicators first says what all of them are about to do, and then waits for the others.
+//! A thread that drives several ranks or communicators first says what all of them are about to do,
+//! and then waits for the others.
 
 use std::time::Duration;
 
@@ -96,7 +98,8 @@ pub(super) fn announce<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<
     Ok(all)
 }
 
-/// Waits for the other ranks of these communicators, which have said what a group holds, and compares its messages.
+/// Waits for the other ranks of these communicators, which have said what a group holds, and
+/// compares its messages.
 pub(super) fn collect(
     calls: &[Call<'_>],
     members: &[&Inner],
@@ -116,7 +119,8 @@ pub(super) fn collect(
     Ok(())
 }
 
-/// The same of a launch of a graph, in which these collectives are messages to NCCL; waited for by [`wait`].
+/// The same of a launch of a graph, in which these collectives are messages to NCCL; waited for by
+/// [`wait`].
 pub(super) fn announce_replay<'a>(
     inner: &'a Inner,
     signature: &Signature,
@@ -128,7 +132,8 @@ pub(super) fn announce_replay<'a>(
     Ok(Some((inner, checked, checked.announce(vec![*signature], exchanges, inner.timeout())?)))
 }
 
-/// Waits until all have come to a round. The locks of `members` are held, which an abort gets, as this then waits no longer.
+/// Waits until all have come to a round. The locks of `members` are held, which an abort gets, as
+/// this then waits no longer.
 pub(super) fn wait(members: &[&Inner], (inner, checked, round): Announced<'_>, operation: &'static str) -> Result<u64> {
     let mut patience = Patience::default();
     loop {

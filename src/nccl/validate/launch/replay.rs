@@ -1,4 +1,5 @@
-//! Validates the launch of a graph: by the numbers of what the graph holds, of its collectives and of the messages of each pair.
+//! Validates the launch of a graph: by the numbers of what the graph holds, of its collectives and
+//! of the messages of each pair.
 
 use smallvec::SmallVec;
 
@@ -39,8 +40,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Compares a launch with the other ranks: its number in the ledger of each communicator. Who drives several ranks does not wait for one
-/// of them as another.
+/// Compares a launch with the other ranks. Returns its number in the ledger of each communicator. A
+/// thread that drives several ranks does not wait in one of them for another.
 pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, Failure> {
     let mut agreed: SmallVec<[u64; 4]> = parts.iter().map(|_| NOWHERE).collect();
     let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| part.inner).collect();
@@ -104,12 +105,12 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
     Ok(agreed)
 }
 
-/// Says that a graph is launched to ranks in other processes, where they compare.
+/// Tells ranks in other processes that a graph is launched, if they compare.
 fn announce<'a>(part: &Replay<'a>) -> Result<Option<over_exchange::Announced<'a>>> {
     part.signature.map_or(Ok(None), |signature| over_exchange::announce_replay(part.inner, &signature, part.exchanges))
 }
 
-/// Compares that a graph is launched that has these messages between a rank and a peer.
+/// Compares the launch of a graph that holds these messages between a rank and a peer.
 fn message(in_process: &InProcess, inner: &Inner, (peer, end, numbers): &(usize, End, Numbers)) -> Result<()> {
     let (rank, peer, end) = (inner.rank, *peer, *end);
     if peer == rank {
