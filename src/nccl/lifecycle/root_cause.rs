@@ -13,7 +13,6 @@ use std::thread;
 
 use crate::cuda::now;
 use crate::error::Error;
-use crate::nccl::wait::departure;
 use crate::panicked;
 
 /// A note that a thread began to end communicators.
@@ -117,9 +116,10 @@ fn same(one: &Error, other: &Error) -> bool {
     format!("{one:?}") == format!("{other:?}")
 }
 
-/// Whether `error` only says that another rank has ended a communicator.
+/// Whether `error` only says that another rank has ended a communicator, or has left, perhaps
+/// because of a failure of its own.
 fn is_victim(error: &Error) -> bool {
-    matches!(error, Error::Aborted { .. } | Error::Revoked { .. }) || departure::is_told_by(error)
+    matches!(error, Error::Aborted { .. } | Error::Revoked { .. } | Error::Disagreement { departed: true, .. })
 }
 
 /// The rank that differs from others, if `error` says so.

@@ -10,12 +10,15 @@ pub(crate) mod failure;
 pub(crate) mod history;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod in_process;
+#[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 pub(crate) mod launch;
 pub(crate) mod ledger;
 pub(crate) mod meeting;
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod notes;
 pub(crate) mod operation;
 pub(crate) mod order;
+#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod over_exchange;
 pub(crate) mod pair;
 #[cfg(nccl_ge_2_27)]

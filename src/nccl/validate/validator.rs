@@ -57,7 +57,8 @@ pub(crate) trait Validator {
 }
 
 /// Compares nothing: the ranks live in several processes, and have promised to issue the same
-/// operations.
+/// operations. What that promise does not cover is refused before: where a communicator starts, and
+/// by the checks of each call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct None;
 

@@ -131,11 +131,6 @@ pub(crate) fn unsettled(inner: &Inner, streams: &[Stream]) -> String {
     format!("rank {rank} has work in flight{pending}")
 }
 
-/// Whether `error` says that a rank has left: perhaps because of a failure of its own, of which this one says nothing.
-pub(crate) fn is_told_by(error: &Error) -> bool {
-    matches!(error, Error::Disagreement { departed: true, .. })
-}
-
 /// What holds after `inner` has found that `rank` has left, from which it expects something.
 fn left<'p>(
     in_process: &'p InProcess,
