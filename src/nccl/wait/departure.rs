@@ -91,7 +91,7 @@ pub(crate) fn is_missed(inner: &Inner) -> bool {
         let records = all(inner).filter_map(|number| inner.recent.get(number));
         records.into_iter().any(|record| !pending::missing(in_process, inner.rank, &record).is_empty())
     };
-    inner.validation.in_process().is_some_and(|in_process| misses(in_process))
+    inner.validation.in_process().is_some_and(misses)
 }
 
 /// Whether all that `rank` of the clique of `own` has issued is done, or waits for others.
