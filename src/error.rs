@@ -135,6 +135,10 @@ pub enum Error {
         expected: String,
         /// What `rank` issued; where it has left, how, and after how many collectives.
         got: String,
+        /// Whether `rank` has left: it has issued nothing else in place of the operation.
+        departed: bool,
+        /// Whether `rank` and `peer` are numbers of ranks in a part of the communicator, which `got` names.
+        in_part: bool,
     },
 
     /// The operation was not done within its deadline. Where that has ended a communicator, others are told by
@@ -293,9 +297,7 @@ impl Error {
         match self {
             Self::Aborted { reason, .. } => Self::Aborted { operation, reason: reason.clone() },
             Self::Revoked { reason, .. } => Self::Revoked { operation, reason: reason.clone() },
-            Self::Disagreement { rank, peer, expected, got, .. } => {
-                Self::Disagreement { operation, rank: *rank, peer: *peer, expected: expected.clone(), got: got.clone() }
-            }
+            Self::Disagreement { .. } => self.met_by(operation),
             other => Self::Aborted { operation, reason: other.to_string() },
         }
     }

@@ -186,6 +186,8 @@ impl Exchange {
                 peer: self.rank(),
                 expected: format!("{} as round {round}", kind::name(Some(&kind))),
                 got: kind::name(value.first()),
+                departed: false,
+                in_part: false,
             })
         })?;
         Ok(values.into_iter().map(|mut value| value.split_off(1)).collect())

@@ -140,7 +140,7 @@ impl Communicator {
     /// # }
     /// ```
     pub fn is_checked(&self) -> bool {
-        self.inner.compares()
+        self.inner.validation.compares()
     }
 
     /// Whether calls are still possible: neither aborted nor failed.

@@ -201,7 +201,7 @@ impl Communicator {
     /// Checks whether this rank can grow over an exchange. Returns by how many ranks, and the
     /// threads that it needs.
     fn ready_to_grow(&self, operation: &'static str, exchange: &Exchange) -> Result<(usize, Threads)> {
-        if self.inner().in_process.is_some() {
+        if self.inner().validation.in_process().is_some() {
             let reason = "a rank of a clique grows with others of its process: see invite".to_owned();
             return Err(Error::InvalidUsage { operation, reason });
         }
@@ -268,7 +268,15 @@ fn agree(operation: &'static str, gathered: &[Vec<u8>]) -> Result<()> {
             _ => (describe(if (rank as u64) < before { before } else { 0 }), describe(size)),
         };
         if expected != got {
-            return Err(Error::Disagreement { operation, rank, peer: usize::from(rank == 0), expected, got });
+            return Err(Error::Disagreement {
+                operation,
+                rank,
+                peer: usize::from(rank == 0),
+                expected,
+                got,
+                departed: false,
+                in_part: false,
+            });
         }
     }
     Ok(())

@@ -87,7 +87,6 @@
 //! a stream ([`Stream::done`](crate::Stream::done)), a third one asks how far such streams are.
 
 mod aborter;
-mod agree;
 mod allocation;
 mod barrier;
 mod buckets;
@@ -151,6 +150,7 @@ mod spmd;
 mod start;
 #[cfg(nccl_ge_2_29_7)]
 mod suspended;
+mod validate;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod wait;
 mod window;

@@ -15,7 +15,7 @@ use super::window::Window;
 use crate::cuda::{AsSlice, AsSliceMut, Region, Slice, Stream};
 use crate::element::{self, Element, ElementKind};
 use crate::error::{Error, Result};
-use crate::nccl::agree::types::Type;
+use crate::nccl::validate::element_type::Type;
 
 /// Where in the windows of other ranks a [put](Communicator::put_signal) goes: at an element of a window of which each rank has a part.
 #[derive(Debug, Clone, Copy)]

@@ -105,7 +105,7 @@ impl Communicator {
     pub fn recover(self, exchange: &Exchange) -> Result<Recovered> {
         outside_of_host_functions(OPERATION)?;
         let inner = self.inner();
-        if inner.in_process.is_some() {
+        if inner.validation.in_process().is_some() {
             let reason = "this is a rank of a clique: Clique::recover is for all of them".to_owned();
             return Err(Error::InvalidUsage { operation: OPERATION, reason });
         }
@@ -115,7 +115,7 @@ impl Communicator {
             return Err(Error::argument(OPERATION, "exchange", of(own), of(other)));
         }
         let options = InitOptions { timeout: self.timeout(), config: inner.local_ranks.config(), checked: false };
-        let is_checked = inner.checked.get().is_some();
+        let is_checked = inner.validation.over_exchange().is_some();
         let device = self.device();
         let cause = aborted(format!("rank {} recovers", self.rank()));
         // What was under way here may still write; what hangs there is left to itself.

@@ -4,7 +4,6 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use super::agree::presence::Run;
 use super::clique::Clique;
 use super::communicator::Communicator;
 use super::end::abort_members;
@@ -12,6 +11,7 @@ use super::lifecycle::root_cause::{Failure, What, blame};
 use super::lifecycle::scope::Scope;
 use super::rank::helper;
 use super::raw::outside::outside_of_host_functions;
+use super::validate::departure::Run;
 use crate::error::{Error, Result};
 
 const SPMD: &str = "spmd";
@@ -152,7 +152,7 @@ impl Clique {
         outside_of_host_functions(SPMD)?;
         let ranks = self.ranks();
         let scope = Scope::new();
-        let presence = ranks.first().and_then(|first| first.inner().in_process.as_ref());
+        let presence = ranks.first().and_then(|first| first.inner().validation.in_process());
         let presence = presence.map(|in_process| in_process.ledger.presence());
         let program_run = presence.map(Run::begin);
         let failures = Mutex::new(Vec::new());

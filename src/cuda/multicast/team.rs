@@ -242,6 +242,8 @@ fn compare(rank: usize, said: &str, properties: &Properties, all: &[Vec<u8>]) ->
                 peer: rank,
                 expected: words(said),
                 got: words(theirs),
+                departed: false,
+                in_part: false,
             });
         }
         if peer == 0 {

@@ -1,4 +1,4 @@
-//! What lies behind the memory of captured calls: see [`backings`](crate::nccl::agree::backings).
+//! What lies behind the memory of captured calls: see [`signature`](crate::nccl::validate::signature).
 
 use std::ffi::c_void;
 
@@ -6,9 +6,8 @@ use super::call::Call;
 use super::kind::Kind;
 use crate::cuda::{Backing, Region};
 use crate::error::{Error, Result};
-use crate::nccl::agree::backings;
-use crate::nccl::agree::backings::Backings;
 use crate::nccl::setup::environment;
+use crate::nccl::validate::signature::{Backings, backing_number, describe_backing};
 
 /// The bytes of one of the two buffers of a call, as NCCL is told of them: how many it looks at together, and how often.
 struct Told<'c, 'a> {
@@ -58,7 +57,7 @@ impl Call<'_> {
             if let (Some(send), Some(recv)) = (send, recv)
                 && send != recv
             {
-                let [expected, got] = [send, recv].map(|backing| backings::describe(backings::number(backing)));
+                let [expected, got] = [send, recv].map(|backing| describe_backing(backing_number(backing)));
                 let expected = format!("{expected}, as what is sent");
                 return Err(Error::argument(self.operation, "recv", expected, got));
             }

@@ -7,11 +7,11 @@ use super::call_config::CallConfig;
 use super::kind::Kind;
 use crate::cuda::{Access, Region, Stream};
 use crate::element::ElementKind;
-use crate::nccl::agree::backings::Backings;
-use crate::nccl::agree::recent::NOWHERE;
-use crate::nccl::agree::signature;
-use crate::nccl::agree::types::Type;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::NOWHERE;
+use crate::nccl::validate::element_type::Type;
+use crate::nccl::validate::operation;
+use crate::nccl::validate::signature::Backings;
 
 /// One call: what is passed to C, and the memory that it touches.
 ///
@@ -24,7 +24,7 @@ pub(crate) struct Call<'a> {
     pub(crate) kind: Kind,
     /// What C is told that they are: what only moves goes as bytes.
     pub(crate) element: ElementKind,
-    /// See [`head`](crate::nccl::agree::signature::head).
+    /// See [`head`](crate::nccl::validate::operation::head).
     pub(crate) head: u64,
     /// Elements, as the C function counts them.
     pub(crate) count: usize,
@@ -98,7 +98,7 @@ impl<'a> Call<'a> {
     /// The type of the elements, as the ranks compare it.
     #[inline]
     pub(crate) fn of(&self) -> Type {
-        signature::element(self.head)
+        operation::element(self.head)
     }
 
     /// The C function.

@@ -38,7 +38,7 @@ fn check_devices(site: &Site<'_>, element: ElementKind) -> Result<()> {
         }
     }
     // Of a part that is being made, ranks may be on their way.
-    if all.len() == site.comm.in_process.as_ref().map_or(1, |in_process| in_process.size()) {
+    if all.len() == site.comm.validation.in_process().map_or(1, |in_process| in_process.size()) {
         let _ = site.comm.reduces_float8.set(());
     }
     Ok(())

@@ -1,11 +1,10 @@
 //! What NCCL can be asked for.
 
 use crate::element::ElementKind;
-use crate::nccl::agree::code;
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::past::Exchange;
-use crate::nccl::agree::signature;
-use crate::nccl::agree::types::Type;
+use crate::nccl::validate::element_type::Type;
+use crate::nccl::validate::history::Exchange;
+use crate::nccl::validate::operation;
+use crate::nccl::validate::pair::End;
 use crate::sys;
 
 /// Which C function, with the arguments that only it has.
@@ -44,30 +43,30 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// See [`signature::head`].
+    /// See [`operation::head`].
     #[inline]
     pub(crate) fn head(self, element: Type) -> u64 {
         let other = self.root().or(self.message().map(|(_, peer)| peer));
-        signature::head(self.code(), element, self.redop(), other)
+        operation::head(self.code(), element, self.redop(), other)
     }
 
     /// A number for the ledger.
     #[inline]
     const fn code(self) -> u8 {
         match self {
-            Self::AllReduce { .. } => code::ALL_REDUCE,
-            Self::Reduce { .. } => code::REDUCE,
-            Self::ReduceScatter { .. } => code::REDUCE_SCATTER,
-            Self::Broadcast { .. } => code::BROADCAST,
-            Self::AllGather => code::ALL_GATHER,
+            Self::AllReduce { .. } => operation::ALL_REDUCE,
+            Self::Reduce { .. } => operation::REDUCE,
+            Self::ReduceScatter { .. } => operation::REDUCE_SCATTER,
+            Self::Broadcast { .. } => operation::BROADCAST,
+            Self::AllGather => operation::ALL_GATHER,
             #[cfg(nccl_ge_2_28)]
-            Self::AllToAll => code::ALL_TO_ALL,
+            Self::AllToAll => operation::ALL_TO_ALL,
             #[cfg(nccl_ge_2_28)]
-            Self::Gather { .. } => code::GATHER,
+            Self::Gather { .. } => operation::GATHER,
             #[cfg(nccl_ge_2_28)]
-            Self::Scatter { .. } => code::SCATTER,
-            Self::Send { .. } => code::SEND,
-            Self::Recv { .. } => code::RECV,
+            Self::Scatter { .. } => operation::SCATTER,
+            Self::Send { .. } => operation::SEND,
+            Self::Recv { .. } => operation::RECV,
         }
     }
 

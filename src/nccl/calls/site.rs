@@ -5,8 +5,8 @@ use super::kind::Kind;
 use crate::cuda::{Access, Device, Region, Slice, SliceMut, Stream};
 use crate::element::{self, Element, ElementKind};
 use crate::error::{Error, Result};
-use crate::nccl::agree::types::Type;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::element_type::Type;
 
 /// Where an operation is to run.
 #[derive(Clone, Copy)]

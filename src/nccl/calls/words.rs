@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use crate::cuda::Region;
-use crate::nccl::agree::signature::{Memory, Place, Signature};
+use crate::nccl::validate::signature::{Memory, Place, Signature};
 
 impl Call<'_> {
     /// Of a collective whose group holds so many of its communicator, itself among them: 1 outside of groups.

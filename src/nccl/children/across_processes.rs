@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::agree::checked::{Checked, Heard};
-use crate::nccl::agree::not_agreed::NotAgreed;
-use crate::nccl::agree::regroup::{Place, Plan};
-use crate::nccl::agree::seats::Found;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::failure::Failure;
+use crate::nccl::validate::over_exchange::{OverExchange, RoundState};
+use crate::nccl::validate::regroup::{Place, Plan};
+use crate::nccl::validate::regroup_over_exchange::Progress;
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::comparison::Comparison;
 
@@ -22,22 +22,22 @@ const LOOK: Duration = Duration::from_millis(20);
 /// for.
 ///
 /// # Errors
-/// [`NotAgreed::Nothing`] if this rank gives up and no other relies on it.
+/// [`Failure::Retryable`] if this rank gives up and no other relies on it.
 pub(super) fn meet<'a>(
     operation: &'static str,
     inner: &'a Inner,
-    checked: &Checked,
+    checked: &OverExchange,
     (plan, place): (&Plan, &Place),
     promised: &mut Promised<'a>,
-) -> Result<Vec<(usize, Place)>, NotAgreed> {
+) -> Result<Vec<(usize, Place)>, Failure> {
     let deadline = Call::deadline(inner.timeout());
     let party = match plan.signature() {
         Some(signature) => round(operation, inner, checked, signature, &deadline)?,
         None => {
             // A rank that is not ready does not let the others rely on it.
-            promise(operation, inner, &deadline).map_err(NotAgreed::late)?;
+            promise(operation, inner, &deadline).map_err(Failure::late)?;
             inner.redeem();
-            seat(operation, inner, checked, (plan, place), &deadline)?
+            outside_of_sequence(operation, inner, checked, (plan, place), &deadline)?
         }
     };
     promise(operation, inner, &deadline)?;
@@ -50,16 +50,16 @@ pub(super) fn meet<'a>(
 fn round(
     operation: &'static str,
     inner: &Inner,
-    checked: &Checked,
+    checked: &OverExchange,
     signature: Signature,
     deadline: &Deadline,
 ) -> Result<Vec<(usize, Place)>> {
-    let round = checked.tell(vec![signature], Vec::new(), inner.timeout())?;
+    let round = checked.announce(vec![signature], Vec::new(), inner.timeout())?;
     let mut comparison = Comparison::default();
     loop {
-        let missing = match checked.hear(operation, &round, LOOK)? {
-            Heard::Agreed(_) => return Ok(Vec::new()),
-            Heard::Missing(missing) => missing,
+        let missing = match checked.collect_round(operation, &round, LOOK)? {
+            RoundState::Agreed(_) => return Ok(Vec::new()),
+            RoundState::Missing(missing) => missing,
         };
         let absent = || checked.absent(&round, &missing);
         comparison.waits(inner, absent);
@@ -75,35 +75,35 @@ fn round(
 /// Waits for the others outside of the sequence of collectives. A store that is slow to answer may
 /// have carried out the request. So a rank that has come trusts only the values in the store, until
 /// it has withdrawn.
-fn seat(
+fn outside_of_sequence(
     operation: &'static str,
     inner: &Inner,
-    checked: &Checked,
+    checked: &OverExchange,
     (plan, place): (&Plan, &Place),
     deadline: &Deadline,
-) -> Result<Vec<(usize, Place)>, NotAgreed> {
-    let mut seat = checked.come(plan, place.clone());
+) -> Result<Vec<(usize, Place)>, Failure> {
+    let mut arrival = checked.arrive(plan, place.clone());
     let mut comparison = Comparison::default();
     loop {
-        match checked.look(operation, &mut seat, inner.is_active(), LOOK) {
-            Ok(Found::Go(party)) => return Ok(party),
-            Ok(Found::Wait) => {}
+        match checked.poll(operation, &mut arrival, inner.is_active(), LOOK) {
+            Ok(Progress::Go(party)) => return Ok(party),
+            Ok(Progress::Wait) => {}
             // The store may answer at once.
             Err(Error::Timeout { .. }) => std::thread::sleep(LOOK),
             Err(error) => return Err(error.into()),
         }
-        let absent = || match seat.missing() {
+        let absent = || match arrival.missing() {
             [] => format!("rank {}: all have come to {}, and the store does not answer", inner.rank, plan.describe()),
             missing => format!("rank {}: {}", inner.rank, plan.absent(missing)),
         };
         comparison.waits(inner, absent);
         let late = || deadline.error(operation, absent());
         let Some(error) = inner.ended_error(operation).or_else(|| deadline.expired().then(late)) else { continue };
-        return match checked.rise(operation, &seat) {
+        return match checked.withdraw(operation, &arrival) {
             Ok(Some(party)) => Ok(party),
-            Ok(None) => Err(NotAgreed::late(comparison.failed(error))),
+            Ok(None) => Err(Failure::late(comparison.failed(error))),
             // Nobody knows whether the others go on with this one.
-            Err(Error::Timeout { .. }) => Err(NotAgreed::InPart(comparison.failed(error))),
+            Err(Error::Timeout { .. }) => Err(Failure::Fatal(comparison.failed(error))),
             Err(ended) => Err(ended.into()),
         };
     }

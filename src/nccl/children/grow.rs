@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::regroup::{Bring, grown, regroup, shares_nothing};
 use super::split::settle;
 use crate::error::{Error, Result};
-use crate::nccl::agree::regroup::Plan;
 use crate::nccl::enqueue::submit;
 use crate::nccl::lifecycle::start_child::Wish;
 use crate::nccl::local_ranks::growth::Open;
@@ -17,6 +16,7 @@ use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::validate::regroup::Plan;
 use crate::sys;
 use crate::version::{self, Version};
 
@@ -78,7 +78,7 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
     });
     let (child, part) = grown(more, guard.times(&Plan::Grow(more)));
     let key = inner.local_ranks.lineage.key(&child);
-    let clique = inner.in_process.as_ref().map(|parent| {
+    let clique = inner.validation.in_process().map(|parent| {
         let grown = LOCAL_RANKS.by_key(&key);
         grown.set_in_process(|| parent.of_rest(size, part));
         grown

@@ -14,10 +14,6 @@ use super::{across_processes, failed};
 use crate::cuda::restoring;
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
-use crate::nccl::agree::choice::Choice;
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::not_agreed::NotAgreed;
-use crate::nccl::agree::regroup::{self, Plan, Step};
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, submit};
 use crate::nccl::flight::files::Trouble;
@@ -31,6 +27,11 @@ use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
+use crate::nccl::validate::ballot::Verdict;
+use crate::nccl::validate::failure::Failure;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::regroup::{self, Plan, Step};
+use crate::nccl::validate::split::Choice;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::comparison::Comparison;
 use crate::nccl::wait::departure;
@@ -143,8 +144,8 @@ pub(super) fn regroup(
     let active: Vec<_> = members.iter().copied().filter(|inner| inner.is_active()).collect();
     settle(operation, &active)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let made = restoring(|| -> Result<_, NotAgreed> {
-        let mut entered = enter_all_to_divide(&refs, operation).map_err(NotAgreed::late)?;
+    let made = restoring(|| -> Result<_, Failure> {
+        let mut entered = enter_all_to_divide(&refs, operation).map_err(Failure::late)?;
         if grows {
             refs.iter().zip(&entered).try_for_each(|(inner, guard)| shares_nothing(operation, inner, guard))?;
         }
@@ -186,11 +187,11 @@ pub(super) fn regroup(
     match made {
         // Nothing has begun: the others may still come, or this one again, perhaps with another
         // plan.
-        Err(NotAgreed::Nothing(error)) => {
+        Err(Failure::Retryable(error)) => {
             Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
             Err(error)
         }
-        Err(NotAgreed::InPart(error)) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
+        Err(Failure::Fatal(error)) | Ok(Err(error)) => Err(failed(&refs, operation, error)),
         Ok(Ok(made)) => made,
     }
 }
@@ -211,7 +212,7 @@ pub(super) fn shares_nothing(operation: &'static str, inner: &Inner, guard: &Gua
 /// Returns an error if no rank of the clique has invited as many.
 fn is_invited(operation: &'static str, inner: &Inner, more: usize) -> Result<()> {
     let invited = inner.local_ranks.growth.get().map(|open| open.more);
-    if inner.in_process.is_none() || invited == Some(more) {
+    if inner.validation.in_process().is_none() || invited == Some(more) {
         return Ok(());
     }
     let expected =
@@ -235,18 +236,18 @@ pub(super) fn meet<'a>(
     members: &[&'a Inner],
     plan: &Plan,
     places: &[regroup::Place],
-) -> Result<(Promised<'a>, Vec<Party>), NotAgreed> {
+) -> Result<(Promised<'a>, Vec<Party>), Failure> {
     let mut promised = Promised::default();
     let mut waiting: SmallVec<[(usize, &'a Inner, &InProcess, Comparison); 4]> = SmallVec::new();
     let mut parties = vec![Party::new(); members.len()];
     for (at, &inner) in members.iter().enumerate() {
-        match &inner.in_process {
+        match inner.validation.in_process() {
             Some(in_process) => {
                 in_process.ledger.presence().drive(inner.rank);
                 come(in_process, inner, plan, &places[at]);
                 waiting.push((at, inner, in_process, Comparison::default()));
             }
-            None => match inner.checked.get() {
+            None => match inner.validation.over_exchange() {
                 Some(checked) => {
                     parties[at] =
                         across_processes::meet(operation, inner, checked, (plan, &places[at]), &mut promised)?;
@@ -268,9 +269,8 @@ pub(super) fn meet<'a>(
                 false
             }
             Step::Differs(peer, theirs) => {
-                let (rank, got) = (inner.rank, plan.against(&theirs));
-                let expected = theirs.against(plan);
-                trouble = Some(Error::Disagreement { operation, rank, peer, expected, got });
+                let verdict = Verdict::new(inner.rank, peer, theirs.against(plan), plan.against(&theirs));
+                trouble = Some(verdict.error(operation));
                 true
             }
             Step::Wait(missing) => {
@@ -296,7 +296,7 @@ pub(super) fn meet<'a>(
             let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|(_, inner, ..)| inner.rank).collect();
             if waiting.first().is_none_or(|(_, _, in_process, _)| in_process.regroup.leave(&ranks)) {
                 let failed = |error, one: &mut (_, _, _, Comparison)| one.3.failed(error);
-                return Err(NotAgreed::late(waiting.iter_mut().fold(error, failed)));
+                return Err(Failure::late(waiting.iter_mut().fold(error, failed)));
             }
         }
         backoff(round);
@@ -317,7 +317,10 @@ fn spare(members: &[&Inner], plan: &Plan) {
         Plan::Without(excluded, _) => Arc::clone(excluded),
         Plan::Split | Plan::Resume | Plan::Grow(_) => Arc::default(),
     };
-    members.iter().filter_map(|inner| inner.checked.get()).for_each(|checked| checked.spare(Arc::clone(&spared)));
+    members
+        .iter()
+        .filter_map(|inner| inner.validation.over_exchange())
+        .for_each(|checked| checked.spare(Arc::clone(&spared)));
 }
 
 /// The ranks that the child of `inner` belongs to.
@@ -331,7 +334,7 @@ fn place_of(
     if let Plan::Grow(more) = plan {
         let (child, part) = grown(*more, times);
         let local_ranks = LOCAL_RANKS.join_grown(&inner.local_ranks, &inner.local_ranks.lineage.key(&child));
-        if let Some(parent) = &inner.in_process {
+        if let Some(parent) = inner.validation.in_process() {
             local_ranks.set_in_process(|| parent.of_rest(inner.size + more, part));
         }
         // The new ranks are in no exchange with these.
@@ -346,14 +349,14 @@ fn place_of(
     let local_ranks = LOCAL_RANKS.join_apart(&inner.local_ranks, child);
     let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
     let part = local_ranks.part().unwrap_or_default();
-    let listener = inner.checked.get().map(|checked| {
+    let listener = inner.validation.over_exchange().map(|checked| {
         let mut ranks: Vec<_> =
             with.clone().map(|(rank, theirs)| (theirs.as_ref().map_or(0, |choice| choice.key), *rank)).collect();
         ranks.sort_unstable();
         let ranks: Vec<_> = ranks.into_iter().map(|(_, rank)| rank).collect();
         PeerListener::start(operation, checked.rest(operation, &ranks, part.clone())?)
     });
-    if let Some(parent) = &inner.in_process {
+    if let Some(parent) = inner.validation.in_process() {
         local_ranks.set_in_process(|| parent.of_rest(with.count(), part));
     }
     Ok(Place { local_ranks, listener: listener.transpose()? })
@@ -362,5 +365,5 @@ fn place_of(
 /// Whether ranks of other processes know that these come, and rely on it.
 #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
 pub(super) fn is_told(members: &[&Arc<Inner>]) -> bool {
-    members.iter().any(|inner| inner.checked.get().is_some())
+    members.iter().any(|inner| inner.validation.over_exchange().is_some())
 }

@@ -8,8 +8,6 @@ use super::failed;
 use crate::cuda::{Worker, restoring};
 use crate::error::{Error, Result};
 use crate::known_bugs;
-use crate::nccl::agree::choice::Choice;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point, submit};
 use crate::nccl::lifecycle::drop::drop_all;
@@ -19,6 +17,8 @@ use crate::nccl::local_ranks::lineage::Child;
 use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::validate::signature::Signature;
+use crate::nccl::validate::split::Choice;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all;
@@ -151,13 +151,9 @@ fn together(
     let mut entries = Vec::with_capacity(members.len());
     for ((inner, (guard, _)), ask) in members.iter().zip(&mut entered).zip(asks) {
         guard.splits += 1;
-        if let Some(in_process) = &inner.in_process {
-            in_process.splits.show(inner.rank, guard.splits, ask.choice());
-        } else if let Some(checked) = inner.checked.get() {
-            checked.show_split(guard.splits, ask.choice());
-        }
+        inner.validation.show_split(inner.rank, guard.splits, ask.choice());
         entries.push(point::come(inner, guard, operation, &signature)?);
-        inner.checked.get().map_or(Ok(()), |checked| checked.see_split(operation, guard.splits))?;
+        inner.validation.see_split(operation, guard.splits)?;
     }
     let _promised = match entries.first() {
         Some(Some(entry)) => connect::meet_at(*entry, &inners, operation)?,
@@ -165,8 +161,8 @@ fn together(
         _ => Promised::default(),
     };
     for (inner, (guard, _)) in members.iter().zip(&entered) {
-        if let Some(verdict) = inner.splits().and_then(|splits| splits.dispute(guard.splits)) {
-            return Err(inner.decide(operation, verdict));
+        if let Some(verdict) = inner.validation.splits().and_then(|splits| splits.dispute(guard.splits)) {
+            return Err(inner.validation.decide(operation, verdict));
         }
     }
     let mut parts = Vec::with_capacity(members.len());
@@ -179,9 +175,12 @@ fn together(
             let child = Child::Part(guard.splits, color);
             let local_ranks = inner.local_ranks.join_part(child);
             let part = local_ranks.part().unwrap_or_default();
-            let ranks = inner.splits().map(|splits| splits.members(guard.splits, color)).unwrap_or_default();
-            let listener = inner.checked.get().map(|checked| PeerListener::of_part(operation, checked, &ranks, &part));
-            if let Some(parent) = &inner.in_process {
+            let ranks = inner.validation.splits().map(|splits| splits.members(guard.splits, color)).unwrap_or_default();
+            let listener = inner
+                .validation
+                .over_exchange()
+                .map(|checked| PeerListener::of_part(operation, checked, &ranks, &part));
+            if let Some(parent) = inner.validation.in_process() {
                 local_ranks.set_in_process(|| parent.of_part(&ranks, part));
             }
             Ok::<_, Error>(Place { local_ranks, listener: listener.transpose()? })

@@ -19,9 +19,6 @@ use super::regroup::{is_told, meet};
 use super::split::settle;
 use crate::cuda::{Device, Quiet, restoring, undisturbing};
 use crate::error::{Error, Result};
-use crate::nccl::agree::not_agreed::NotAgreed;
-use crate::nccl::agree::regroup::Plan;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::submit;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::lifecycle::start_child::wait;
@@ -30,6 +27,9 @@ use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::validate::failure::Failure;
+use crate::nccl::validate::regroup::Plan;
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::{begin_visits, enter_all, enter_all_to_resume};
 use crate::sys;
@@ -74,7 +74,7 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
     let entered = enter_all_to_resume(&refs, operation)?;
     let resumed = restoring(|| {
         let (_promised, _) =
-            meet(operation, &refs, &Plan::Resume, &vec![None; refs.len()]).map_err(NotAgreed::into_error)?;
+            meet(operation, &refs, &Plan::Resume, &vec![None; refs.len()]).map_err(Failure::into_error)?;
         make(operation, members, &helper, Ask::Resume)?;
         members.iter().try_for_each(|inner| if inner.resume() { Ok(()) } else { Err(inner.dead(operation)) })
     });

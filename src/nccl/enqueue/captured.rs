@@ -11,31 +11,29 @@ use super::alone;
 use crate::clock;
 use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::numbers::Numbers;
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::past::Exchange;
-use crate::nccl::agree::recent::Record;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::call::Call;
 use crate::nccl::lifecycle::reclaim::Registered;
 use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::held::Held;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::Record;
 use crate::nccl::rank::traced::Traced;
-
-/// The method that launches.
-pub(super) const OPERATION: &str = "Graph::launch";
+use crate::nccl::validate::history::Exchange;
+pub(super) use crate::nccl::validate::launch::replay::OPERATION;
+use crate::nccl::validate::launch::replay::Replay;
+use crate::nccl::validate::pair::End;
+use crate::nccl::validate::signature::Numbers;
+use crate::nccl::validate::signature::Signature;
 
 /// What one communicator has in a graph.
 pub(super) struct Part {
     pub(super) inner: Arc<Inner>,
     collectives: Numbers,
     /// The kinds of those among them that NCCL makes messages of.
-    pub(super) exchanges: Vec<Exchange>,
+    exchanges: Vec<Exchange>,
     /// The messages to or from each peer.
-    pub(super) pairs: Vec<(usize, End, Numbers)>,
+    pairs: Vec<(usize, End, Numbers)>,
     /// The windows, and registrations, that its calls use.
     windows: Vec<u64>,
     /// The removals at which all of them were there.
@@ -58,8 +56,10 @@ impl Part {
         self.held.launched(number);
     }
 
-    pub(super) fn signature(&self) -> Option<(&InProcess, Signature)> {
-        Some((self.inner.in_process.as_deref()?, self.launch()?))
+    /// What the ranks compare of a launch.
+    pub(super) fn replay(&self) -> Replay<'_> {
+        let Self { inner, exchanges, pairs, .. } = self;
+        Replay { inner, signature: self.launch(), exchanges, pairs }
     }
 
     /// What ranks compare of a launch; `None` where they compare its messages alone.

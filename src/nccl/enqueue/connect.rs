@@ -1,21 +1,21 @@
 //! Calls in which NCCL connects the ranks of a clique: the first message to or from a peer, the first collective of its
-//! class. The ranks meet before those; see [`meeting`](crate::nccl::agree::meeting).
+//! class. The ranks meet before those; see [`meeting`](crate::nccl::validate::meeting).
 
 use std::ptr;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::agreement::{bytes, class};
-use super::said::collectives;
 use crate::cuda::Stream;
 use crate::error::Result;
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::meeting::{Need, Peers, Step, quiet};
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::past::Exchange;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::history::Exchange;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::launch::in_process::{bytes, class};
+use crate::nccl::validate::launch::messages::collectives;
+use crate::nccl::validate::meeting::{Need, Peers, Step, quiet};
+use crate::nccl::validate::pair::End;
 use crate::nccl::wait::patience::Patience;
 use crate::nccl::wait::{departure, pending};
 
@@ -39,8 +39,8 @@ const PRESS: Duration = Duration::from_millis(100);
 impl<'a> First<'a> {
     /// Of calls that were agreed on. `None` where they connect nothing.
     fn of(calls: &[Call<'a>], inner: &'a Inner) -> Option<Self> {
-        let in_process = inner.in_process.as_ref().filter(|_| inner.size > 1)?;
-        let past = in_process.ledger.past(inner.rank);
+        let in_process = inner.validation.in_process().filter(|_| inner.size > 1)?;
+        let history = in_process.ledger.history(inner.rank);
         let (mut need, mut classes, mut exchanges) = (Need::default(), SmallVec::new(), Peers::default());
         let count = collectives(calls, inner).count();
         let all = collectives(calls, inner).map(bytes).sum();
@@ -48,11 +48,11 @@ impl<'a> First<'a> {
         for call in calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0) {
             stream = stream.or(Some(call.stream));
             match call.kind.message() {
-                Some((end, peer)) if peer != inner.rank && !past.knows_peer(peer, end) => need.peers.add(peer, end),
+                Some((end, peer)) if peer != inner.rank && !history.knows_peer(peer, end) => need.peers.add(peer, end),
                 Some(_) => {}
                 None => {
                     let class = class(call, count, all);
-                    if !past.knows_class(class) {
+                    if !history.knows_class(class) {
                         need.collective = Some(in_process.ledger.collectives().passed(inner.rank) - 1);
                         classes.push(class);
                         call.kind.exchange().into_iter().for_each(|kind| add(kind, inner, &mut exchanges));
@@ -70,10 +70,10 @@ impl<'a> First<'a> {
     /// All are there. What was promised is kept by the caller.
     fn go(&self, besides: &Peers) {
         self.in_process.ledger.meeting().leave(self.inner.rank);
-        let past = self.in_process.ledger.past(self.inner.rank);
-        self.classes.iter().for_each(|&class| past.connect_class(class));
+        let history = self.in_process.ledger.history(self.inner.rank);
+        self.classes.iter().for_each(|&class| history.connect_class(class));
         let peers = self.need.peers.iter().chain(self.exchanges.iter()).chain(besides.iter());
-        peers.for_each(|(peer, end)| past.connect_peer(peer, end));
+        peers.for_each(|(peer, end)| history.connect_peer(peer, end));
     }
 
     /// Who has not come.
@@ -173,7 +173,7 @@ pub(crate) fn meet<'a>(
 pub(crate) fn meet_at<'a>(entry: u64, members: &[&'a Inner], operation: &'static str) -> Result<Promised<'a>> {
     let mut firsts = Firsts::new();
     for &inner in members {
-        if let Some(in_process) = inner.in_process.as_ref().filter(|_| inner.size > 1) {
+        if let Some(in_process) = inner.validation.in_process().filter(|_| inner.size > 1) {
             let need = Need { collective: Some(entry), ..Need::default() };
             let (classes, exchanges) = (SmallVec::new(), Peers::default());
             firsts.push(First { inner, in_process, stream: None, need, classes, exchanges });
@@ -257,8 +257,8 @@ fn take_part<'a>(firsts: &[First<'a>], steps: &[Step], event: u64) -> SmallVec<[
             && *number == event
         {
             first.in_process.ledger.meeting().take(first.inner.rank);
-            let past = first.in_process.ledger.past(first.inner.rank);
-            peers.iter().for_each(|(peer, end)| past.connect_peer(peer, end));
+            let history = first.in_process.ledger.history(first.inner.rank);
+            peers.iter().for_each(|(peer, end)| history.connect_peer(peer, end));
             parts.push((first.inner, stream, peers.clone()));
         }
     }

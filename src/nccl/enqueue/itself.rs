@@ -1,9 +1,9 @@
 //! Messages of a rank to itself: both ends belong into one group, where NCCL takes them in order.
 
 use crate::error::{Error, Result};
-use crate::nccl::agree::pair::End;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::pair::End;
 
 /// Refuses a message to the rank itself that is in no group.
 #[inline]

@@ -13,14 +13,14 @@ use super::weight::Costs;
 use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Turns, Waits};
 use crate::error::Result;
-use crate::nccl::agree::meeting::Peers;
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::recent::Record;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::Record;
 use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::check;
+use crate::nccl::validate::meeting::Peers;
+use crate::nccl::validate::pair::End;
 use crate::nccl::wait::entry;
 use crate::sys;
 
@@ -52,9 +52,7 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     // they have compared, and who made a communicator across processes has promised it. Its other work comes before this: NCCL sees to that,
     // or no graph has any that is under way, as was seen under the lock.
     let result = call.comm.inside_since(call.operation, now, || unsafe { call.make(handle) })?;
-    if let Some(in_process) = &call.comm.in_process {
-        in_process.ledger.look_ahead(call.comm.rank);
-    }
+    call.comm.validation.launched(call.comm.rank);
     call.stream.count(LAUNCH);
     note(call);
     trace(call);

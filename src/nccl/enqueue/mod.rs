@@ -1,9 +1,7 @@
-//! From calls to NCCL: agreed on with the other ranks, put in order, made and recorded.
+//! From calls to NCCL: validated, put in order, made and recorded.
 
-pub(crate) mod agreement;
 pub(crate) mod alone;
 mod captured;
-mod checked;
 #[cfg(nccl_ge_2_31)]
 mod configured;
 pub(crate) mod connect;
@@ -16,7 +14,6 @@ pub(crate) mod parts;
 pub(crate) mod point;
 pub(crate) mod reads;
 mod replay;
-mod said;
 #[cfg(nccl_ge_2_22)]
 pub(crate) mod simulate;
 pub(crate) mod submit;

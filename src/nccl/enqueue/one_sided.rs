@@ -9,13 +9,13 @@ use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
-use crate::nccl::agree::code::{PUT_SIGNAL, SIGNAL, WAIT_SIGNAL};
-use crate::nccl::agree::recent::{NOWHERE, Record};
-use crate::nccl::agree::signature;
-use crate::nccl::agree::types::Type;
 use crate::nccl::calls::site::Site;
+use crate::nccl::rank::recent::{NOWHERE, Record};
 use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::{check, data_type};
+use crate::nccl::validate::element_type::Type;
+use crate::nccl::validate::operation;
+use crate::nccl::validate::operation::{PUT_SIGNAL, SIGNAL, WAIT_SIGNAL};
 use crate::sys;
 
 /// The first signal of the first context: NCCL has no other as yet.
@@ -70,12 +70,12 @@ impl What<'_> {
     fn head(&self) -> (u64, u64) {
         let bytes = ElementKind::U8.into();
         match self {
-            Self::Put(peer, put) => (signature::head(PUT_SIGNAL, put.of, None, Some(*peer)), put.elements as u64),
-            Self::Signal(peer) => (signature::head(SIGNAL, bytes, None, Some(*peer)), 0),
+            Self::Put(peer, put) => (operation::head(PUT_SIGNAL, put.of, None, Some(*peer)), put.elements as u64),
+            Self::Signal(peer) => (operation::head(SIGNAL, bytes, None, Some(*peer)), 0),
             Self::Wait(signals, _) => {
                 let peer = if let [(peer, _)] = signals { Some(*peer) } else { None };
                 let count: usize = signals.iter().map(|(_, count)| count).sum();
-                (signature::head(WAIT_SIGNAL, bytes, None, peer), count as u64)
+                (operation::head(WAIT_SIGNAL, bytes, None, peer), count as u64)
             }
         }
     }

@@ -10,9 +10,9 @@
 //! which is the same for all ranks: they use the same channels, on which what comes first must do so everywhere.
 
 use super::weight::{MOST, Weight};
-use crate::nccl::agree::pair::End;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::pair::End;
 
 /// Whether some of these, which are in the order of their locks, share their resources.
 #[inline]

@@ -1,14 +1,14 @@
 //! Points in the sequence of collectives that are no operation on a device: there the ranks do something together, and compare it as they
 //! compare operations.
 
-use super::{agreement, checked};
 use crate::clock;
 use crate::error::Result;
-use crate::nccl::agree::recent::{NOWHERE, Record};
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::{NOWHERE, Record};
 use crate::nccl::rank::traced::Traced;
+use crate::nccl::validate::signature::Signature;
+use crate::nccl::validate::validator::Validator;
 
 /// `inner`, whose lock is held, comes to a point; its number in the sequence of collectives, where ranks compare.
 ///
@@ -25,17 +25,11 @@ pub(crate) fn come(
         let (head, count) = (signature.head(), signature.count());
         Traced { operation, head, count, stream: 0, captured: false }
     });
-    let entry = match (&inner.in_process, inner.checked.get()) {
-        (Some(in_process), _) => {
-            let entry = agreement::collective(in_process, inner, operation, signature)?;
-            agreement::point_in_order(in_process, inner, operation, signature)?;
-            entry
-        }
-        (None, Some(checked)) => checked::together(inner, checked, operation, signature)?,
-        (None, None) => return Ok(None),
-    };
-    write_down(inner, guard, operation, signature, Some(entry));
-    Ok(Some(entry))
+    let entry = inner.validation.before_point(inner, operation, signature)?;
+    if entry.is_some() {
+        write_down(inner, guard, operation, signature, entry);
+    }
+    Ok(entry)
 }
 
 /// Writes down the point that `inner` is about to come to.

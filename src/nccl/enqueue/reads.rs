@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use crate::cuda::Origins;
 use crate::cuda::carry;
-use crate::nccl::agree::pair::End;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::works::Works;
+use crate::nccl::validate::pair::End;
 
 /// Mostly of none: calls that read nothing of other works take no place.
 pub(crate) struct Reads {

@@ -8,17 +8,18 @@ use smallvec::SmallVec;
 
 use super::connect;
 use super::launch::{self, Member, in_one_order, place};
+use super::parts;
 use super::submit;
-use super::{agreement, parts};
 use crate::cuda::restoring;
 use crate::error::{Error, Result};
-use crate::nccl::agree::signature;
 use crate::nccl::calls::call::Call;
 use crate::nccl::calls::kind::Kind;
 use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::validate::launch::group::before_group;
+use crate::nccl::validate::operation;
 use crate::nccl::wait::entry;
 use crate::sys;
 use crate::version::{Version, running_nccl};
@@ -30,7 +31,7 @@ const KEEPS_BROADCASTS: Version = Version::new(2, 29, 2);
 pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Result<Option<f32>> {
     // Where there are calls, their streams say so as well.
     outside_of_host_functions(operation)?;
-    calls.iter_mut().for_each(|call| call.head = signature::simulated(call.head));
+    calls.iter_mut().for_each(|call| call.head = operation::simulated(call.head));
     #[cfg(nccl_ge_2_31)]
     super::configured::check_group(calls)?;
     let inners = submit::inners_of(calls);
@@ -45,7 +46,7 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
         let mut members: SmallVec<[_; 4]> =
             members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
         restoring(|| {
-            let _promised = match agreement::group(calls, &inners, operation)? {
+            let _promised = match before_group(calls, &inners, operation)? {
                 true => {
                     launch::write_down(calls, &members);
                     // As where a group goes in parts: messages of others are connected ahead, for which there is no room here.
@@ -68,7 +69,7 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
 fn check_all(operation: &'static str, calls: &[Call<'_>], inners: &[&Inner]) -> Result<()> {
     let refused = |reason: String| Err(Error::InvalidUsage { operation, reason });
     if let Some(call) = calls.iter().find(|call| call.kind.message().is_some() || call.kind.is_exchange()) {
-        let name = signature::name(call.head);
+        let name = operation::name(call.head);
         return refused(format!(
             "{name} is made of messages: NCCL estimates none, and would keep them for the next group"
         ));

@@ -11,14 +11,10 @@ use super::launch;
 use super::launch::Member;
 use super::parts;
 use super::parts::Parts;
-use super::said::collectives;
-use super::{agreement, itself, weight};
+use super::{itself, weight};
 use crate::cuda::{LAUNCH, Origins, outside_of_lending, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::agree::meeting::Peers;
-use crate::nccl::agree::signature::MAX_GROUP;
-use crate::nccl::agree::told::End;
 use crate::nccl::calls::call::Call;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::lifecycle::abort::{GRACE, abort};
@@ -27,6 +23,12 @@ use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check;
+use crate::nccl::validate::failure::Failure;
+use crate::nccl::validate::launch::group::before_group;
+use crate::nccl::validate::launch::messages::collectives;
+use crate::nccl::validate::meeting::Peers;
+use crate::nccl::validate::signature::MAX_GROUP;
+use crate::nccl::validate::validator::Validator;
 use crate::sys;
 
 thread_local! {
@@ -81,16 +83,15 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
         drop(guard);
         return Err(ended_if_lost(call, error));
     }
-    let done = match agreement::one(call) {
-        // Nothing was agreed on, so the call may be made again. Other processes were told of it.
-        Err(error @ Error::Timeout { .. }) if inner.checked.get().is_none() => {
+    let done = match inner.validation.before_launch(call) {
+        Err(Failure::Retryable(error)) => {
             drop(guard);
             Trouble::of([(inner, &error)]).write();
             return Err(error);
         }
         Ok(false) => launch::one(call, read.as_ref(), &mut guard, handle),
         Ok(true) => restoring(|| launch_first(call, read.as_ref(), &mut guard, handle)),
-        Err(error) => Err(error),
+        Err(Failure::Fatal(error)) => Err(error),
     };
     if let Err(error) = done {
         drop(guard);
@@ -159,7 +160,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         let mut members: SmallVec<[_; 4]> =
             members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
         restoring(|| {
-            let (besides, _promised) = match agreement::group(calls, &inners, operation)? {
+            let (besides, _promised) = match before_group(calls, &inners, operation)? {
                 true => {
                     launch::write_down(calls, &members);
                     connect::meet(calls, &inners, operation, parts.is_some(), &mut |parts| {
@@ -279,8 +280,7 @@ pub(crate) fn failed(members: &[&Inner], operation: &'static str, error: Error) 
     let error = check::lost(&error, members.iter().map(|inner| inner.device)).unwrap_or(error);
     root_cause::begin(&error);
     // At once: this process may end before anybody else tells the others.
-    let checked = members.iter().filter_map(|inner| Some((inner.rank, inner.checked.get()?)));
-    checked.for_each(|(rank, checked)| drop(checked.end(End::of(rank, &error))));
+    members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &error));
     let everybody: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
     let _ = abort(&everybody, &error, &Deadline::after(GRACE));
     error

@@ -7,10 +7,10 @@
 use smallvec::SmallVec;
 
 use crate::cuda::{LAUNCH, MOST_LAUNCHES};
-use crate::nccl::agree::pair::End;
 use crate::nccl::calls::call::Call;
 use crate::nccl::calls::kind::Kind;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::pair::End;
 
 /// Launches that a group may make at once; one that makes more goes in parts.
 pub(crate) const MOST: u64 = MOST_LAUNCHES / 2;

@@ -10,12 +10,12 @@ use crate::clock;
 use crate::cuda::Device;
 use crate::error::Result;
 use crate::exchange::digest;
-use crate::nccl::agree::recent::Record;
-use crate::nccl::agree::signature;
 use crate::nccl::local_ranks::lineage::Lineage;
 use crate::nccl::rank::held::Graph;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::issued::Wait;
+use crate::nccl::rank::recent::Record;
+use crate::nccl::validate::operation;
 use crate::nccl::wait::pending;
 use crate::version;
 
@@ -205,7 +205,7 @@ impl fmt::Display for Dump {
             object.number("graph", graph.number);
             object.number("operations", graph.total);
             object.list("holds", &graph.operations, |(head, count), object| {
-                object.text("what", signature::describe(*head, *count));
+                object.text("what", operation::describe(*head, *count));
             });
             object.number("launches", graph.launches);
             object.number_if("last_launch", graph.last.map(|(number, _)| number));

@@ -1,11 +1,11 @@
 //! The entries of a dump: what a rank has issued, and the points that it has come to, in their order.
 
 use super::entry::{Entry, Stage};
-use crate::nccl::agree::recent::{KEPT, Record};
-use crate::nccl::agree::signature;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::issued::Point;
+use crate::nccl::rank::recent::{KEPT, Record};
 use crate::nccl::rank::state::State;
+use crate::nccl::validate::operation;
 
 /// What somebody has seen to be done.
 pub(super) enum Seen {
@@ -37,7 +37,7 @@ impl Seen {
     /// waits there.
     pub(super) fn open(&self, records: &[Record]) -> Option<(u64, u64)> {
         let knows = !matches!(self, Self::Unknown);
-        let is_open = |record: &&Record| !knows || !signature::is_point(record.head) && !self.is_done(record);
+        let is_open = |record: &&Record| !knows || !operation::is_point(record.head) && !self.is_done(record);
         let mut open = records.iter().filter(is_open).map(|record| record.number);
         open.next().map(|first| (first, open.next_back().unwrap_or(first)))
     }
@@ -62,7 +62,7 @@ pub(super) fn entries(inner: &Inner, records: &[Record], seen: &Seen) -> Vec<Ent
         (false, false) => Stage::Waits,
     };
     // A point is written down under the number of the operation that comes after it, too.
-    let (written, operations): (Vec<_>, Vec<_>) = records.iter().partition(|record| signature::is_point(record.head));
+    let (written, operations): (Vec<_>, Vec<_>) = records.iter().partition(|record| operation::is_point(record.head));
     let points = inner.issued.points();
     // Of points only the last can be under way: NCCL is inside with it, or with something else for the same method.
     let for_point = |point: &Point| {
@@ -74,7 +74,7 @@ pub(super) fn entries(inner: &Inner, records: &[Record], seen: &Seen) -> Vec<Ent
     let points = points.iter().map(|point| (point.sequence, point.when, Entry::point(point, stage_of(point.sequence))));
     let operations = operations.into_iter().map(|record| {
         let sequence = Some(record.sequence).filter(|number| *number > 0);
-        let among_points = sequence.filter(|_| signature::peer(record.head).is_none());
+        let among_points = sequence.filter(|_| operation::peer(record.head).is_none());
         (among_points, record.when, Entry::of(&record, sequence, stage(&record)))
     });
     in_order(operations.collect(), points)

@@ -1,11 +1,10 @@
 //! One line of the recorder: an operation that a rank has issued, or a point that it has come to.
 
 use super::json::Object;
-use crate::nccl::agree::head;
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::recent::Record;
-use crate::nccl::agree::signature;
 use crate::nccl::rank::issued::Point;
+use crate::nccl::rank::recent::Record;
+use crate::nccl::validate::operation;
+use crate::nccl::validate::pair::End;
 
 /// How far an operation is, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,14 +58,14 @@ impl Entry {
     pub(super) fn write(&self, object: &mut Object<'_>) {
         object.number_if("number", self.number);
         object.number_if("sequence", self.sequence);
-        object.text("operation", if self.operation.is_empty() { signature::name(self.head) } else { self.operation });
-        object.text("kind", signature::name(self.head));
+        object.text("operation", if self.operation.is_empty() { operation::name(self.head) } else { self.operation });
+        object.text("kind", operation::name(self.head));
         object.number_if("peer", self.peer.map(|(_, peer)| peer as u64));
-        object.number_if("root", head::root(self.head).map(|root| root as u64));
-        object.text_if("reduction", head::reduction(self.head));
+        object.number_if("root", operation::root(self.head).map(|root| root as u64));
+        object.text_if("reduction", operation::reduction(self.head));
         object.number("count", self.count);
-        object.text("element", signature::element(self.head));
-        object.text("what", signature::describe(self.head, self.count));
+        object.text("element", operation::element(self.head));
+        object.text("what", operation::describe(self.head, self.count));
         object.number_if("stream", self.stream);
         object.number("time_ns", self.when);
         let stage = match self.stage {
@@ -81,5 +80,5 @@ impl Entry {
 
 /// The other rank of a message.
 fn peer(head: u64) -> Option<(End, usize)> {
-    signature::peer(head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))
+    operation::peer(head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))
 }

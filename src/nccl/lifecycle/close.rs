@@ -23,6 +23,7 @@ use crate::nccl::local_ranks::teardown::AfterClose;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::validate::validator::Validator;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::busy as busy_elsewhere;
 use crate::sys;
@@ -185,15 +186,9 @@ fn close_within(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
 /// Tells the other ranks that `inner` will issue nothing more, and that its work is done. Those
 /// that wait for more of it end.
 fn announce_end(inner: &Inner) {
-    let Some(in_process) = &inner.in_process else {
-        return inner.checked.get().into_iter().for_each(|checked| checked.leave());
-    };
-    in_process.ledger.presence().close(inner.rank);
-    for other in inner.clique_ranks() {
-        if let Some(error) = departure::of_closed(&other) {
-            start_abort(&other.clique_ranks(), &error);
-        }
-    }
+    inner.validation.on_departure(inner, &mut |other, error| {
+        start_abort(&other.clique_ranks(), error);
+    });
 }
 
 /// Waits until no thread is inside NCCL on `inner`, which the caller has marked closed, and returns
@@ -309,7 +304,11 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
                 streams.pop();
             }
             if streams.is_empty() {
-                inner.in_process.iter().for_each(|in_process| in_process.ledger.presence().settle(inner.rank));
+                inner
+                    .validation
+                    .in_process()
+                    .iter()
+                    .for_each(|in_process| in_process.ledger.presence().settle(inner.rank));
             }
             // A rank that waits for others may do so for ever, and they for it.
             let waits = || round >= SOME && departure::is_missed(inner);

@@ -17,8 +17,7 @@ use crate::nccl::rank::state::State;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::warnings::said;
-use crate::nccl::wait::departure;
-use crate::nccl::wait::needed;
+use crate::nccl::validate::validator::Validator;
 use crate::nccl::wait::pending;
 use crate::sys;
 
@@ -42,7 +41,7 @@ impl Inner {
     /// Leaves out a warning about a waiting communicator of a clique: the ledger says the same, and
     /// more.
     pub(crate) fn said(&self) -> Option<String> {
-        let is_told = self.in_process.is_some() && sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR;
+        let is_told = self.validation.in_process().is_some() && sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR;
         self.beside(|handle| (!is_told).then(|| said(handle)).flatten()).flatten()
     }
 }
@@ -84,9 +83,9 @@ impl Worker for Inner {
     }
 
     fn look_around(&self, done: u64, last: u64) {
-        let needs = |rank| needed::on_device(self, rank, done, last);
-        let dead = || self.checked.get().and_then(|checked| checked.in_vain(needs));
-        departure::on_device(self, done, last).or_else(dead).into_iter().for_each(|error| abort_clique(self, &error));
+        if let Some(error) = self.validation.in_vain(self, done, last) {
+            abort_clique(self, &error);
+        }
     }
 
     fn pending(&self, done: u64, last: u64) -> Option<String> {

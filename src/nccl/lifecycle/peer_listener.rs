@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use super::abort::abort_clique;
 use crate::error::{Error, Result};
-use crate::nccl::agree::checked::Checked;
-use crate::nccl::agree::told::End;
 use crate::nccl::rank::helper::cannot_start;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::state::State;
+use crate::nccl::validate::notes::Ending;
+use crate::nccl::validate::over_exchange::OverExchange;
 use crate::nccl::wait::needed;
 
 /// How long one look into the store takes, and so how late the others may learn that the
@@ -33,7 +33,7 @@ const ASKS: Duration = Duration::from_millis(200);
 const REST: u32 = 10;
 
 /// What the thread listens for. The thread drops the sender after it has let go of the others.
-type Request = (Weak<Inner>, Arc<Checked>, Sender<()>);
+type Request = (Weak<Inner>, Arc<OverExchange>, Sender<()>);
 
 /// The thread, before it is known which communicator it listens for.
 #[derive(Debug, Clone)]
@@ -59,36 +59,36 @@ impl ListenerThread {
 /// The thread, and what a communicator compares that is about to be started.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerListener {
-    checked: Arc<Checked>,
+    checked: Arc<OverExchange>,
     thread: ListenerThread,
 }
 
 impl PeerListener {
     /// The thread, for a communicator that compares over `checked`.
-    pub(crate) fn new(thread: ListenerThread, checked: Checked) -> Self {
+    pub(crate) fn new(thread: ListenerThread, checked: OverExchange) -> Self {
         Self { checked: Arc::new(checked), thread }
     }
 
     /// Starts the thread.
-    pub(crate) fn start(operation: &'static str, checked: Checked) -> Result<Self> {
+    pub(crate) fn start(operation: &'static str, checked: OverExchange) -> Result<Self> {
         Ok(Self::new(ListenerThread::start(operation)?, checked))
     }
 
     /// Starts the thread for a part of these ranks, which are listed in their order in the part.
-    pub(crate) fn of_part(operation: &'static str, parent: &Checked, ranks: &[usize], part: &str) -> Result<Self> {
+    pub(crate) fn of_part(operation: &'static str, parent: &OverExchange, ranks: &[usize], part: &str) -> Result<Self> {
         Self::start(operation, parent.child(operation, ranks, part.to_owned())?)
     }
 
     /// Listens for `inner`, before it does anything.
     pub(crate) fn listen(self, inner: &Arc<Inner>) {
-        let _ = inner.checked.set(Arc::clone(&self.checked));
+        inner.validation.set_over_exchange(Arc::clone(&self.checked));
         let heard = self.checked.is_heard();
         let _ = self.thread.0.send((Arc::downgrade(inner), self.checked, heard));
     }
 }
 
 /// Listens until the communicator has ended, here or in another process.
-fn listen(inner: &Weak<Inner>, checked: &Checked) {
+fn listen(inner: &Weak<Inner>, checked: &OverExchange) {
     let (mut pause, mut deaths) = (LOOK, Deaths::default());
     while let Some(true) = inner.upgrade().map(|inner| go_on(&inner, checked)) {
         match checked.ended(LOOK) {
@@ -124,7 +124,7 @@ struct Deaths {
 }
 
 impl Deaths {
-    fn look(&mut self, inner: &Weak<Inner>, checked: &Checked) {
+    fn look(&mut self, inner: &Weak<Inner>, checked: &OverExchange) {
         if self.asked.is_none_or(|asked| asked.elapsed() >= ASKS) {
             while let Some(dead) = checked.departed(&mut self.known, LOOK) {
                 self.dead.push((dead, 0));
@@ -147,7 +147,7 @@ impl Deaths {
         self.inside = (visit, if self.inside.0 == visit { self.inside.1.saturating_add(1) } else { 0 });
         if visit % 2 == 1
             && self.inside.1 >= REST
-            && let Some(error) = checked.in_vain(|rank| needed::inside(&inner, checked, rank, visit))
+            && let Some(error) = checked.death(|rank| needed::inside(&inner, checked, rank, visit))
         {
             abort_clique(&inner, &error);
         }
@@ -155,14 +155,14 @@ impl Deaths {
 }
 
 /// Whether the communicator may still end elsewhere. If it was aborted here, tells the others why.
-fn go_on(inner: &Inner, checked: &Checked) -> bool {
+fn go_on(inner: &Inner, checked: &OverExchange) -> bool {
     match inner.state() {
         State::Active | State::Suspended => true,
         // Each rank revokes for itself.
         State::Revoked | State::Closing | State::Closed => false,
         State::Aborting | State::Aborted => {
             if let Some(cause) = inner.cause() {
-                checked.end(End::of(inner.rank, cause));
+                checked.end(Ending::of(inner.rank, cause));
             }
             false
         }

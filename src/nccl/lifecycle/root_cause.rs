@@ -13,8 +13,6 @@ use std::thread;
 
 use crate::cuda::now;
 use crate::error::Error;
-use crate::nccl::agree::dispute::is_of_part;
-use crate::nccl::wait::departure;
 use crate::panicked;
 
 /// A note that a thread began to end communicators.
@@ -118,15 +116,16 @@ fn same(one: &Error, other: &Error) -> bool {
     format!("{one:?}") == format!("{other:?}")
 }
 
-/// Whether `error` only says that another rank has ended a communicator.
+/// Whether `error` only says that another rank has ended a communicator, or has left, perhaps
+/// because of a failure of its own.
 fn is_victim(error: &Error) -> bool {
-    matches!(error, Error::Aborted { .. } | Error::Revoked { .. }) || departure::is_told_by(error)
+    matches!(error, Error::Aborted { .. } | Error::Revoked { .. } | Error::Disagreement { departed: true, .. })
 }
 
 /// The rank that differs from others, if `error` says so.
 fn differs(error: &Error) -> Option<usize> {
     match error {
-        Error::Disagreement { rank, .. } if !departure::is_told_by(error) && !is_of_part(error) => Some(*rank),
+        Error::Disagreement { rank, departed: false, in_part: false, .. } => Some(*rank),
         _ => None,
     }
 }
@@ -144,6 +143,7 @@ pub(crate) fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nccl::validate::ballot::Verdict;
 
     /// `rank` has returned an error of this crate.
     fn with(rank: usize, error: Error) -> Failure {
@@ -152,7 +152,7 @@ mod tests {
 
     fn disagreement(at: usize, rank: usize, operation: &'static str) -> Failure {
         let (expected, got) = (String::from("this"), String::from("that"));
-        with(at, Error::Disagreement { operation, rank, peer: 0, expected, got })
+        with(at, Verdict::new(rank, 0, expected, got).error(operation))
     }
 
     fn error(reason: &str) -> Error {
@@ -189,7 +189,7 @@ mod tests {
     /// The failure of a rank that waited for rank 1, which has closed its communicator.
     fn left(at: usize) -> Failure {
         let (expected, got) = (String::new(), String::from("nothing: rank 1 has closed its communicator"));
-        with(at, Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got })
+        with(at, Verdict::departed(1, 0, expected, got).error("the test"))
     }
 
     /// Rank 1 of a part, which is rank 3 or so here, differs from rank 0 of it.
@@ -197,7 +197,7 @@ mod tests {
     fn ranks_of_parts_have_other_numbers() {
         let of_part = |at| {
             let (expected, got) = (String::from("this"), String::from("that (ranks of the part of color 0)"));
-            with(at, Error::Disagreement { operation: "a", rank: 1, peer: 0, expected, got })
+            with(at, Verdict { in_part: true, ..Verdict::new(1, 0, expected, got) }.error("a"))
         };
         assert_eq!(blamed(vec![of_part(3), other(1), of_part(1)]), Some(3));
         assert_eq!(blamed(vec![of_part(1), disagreement(2, 2, "a")]), Some(2));
@@ -271,7 +271,7 @@ mod tests {
         begin(&late);
         assert_eq!(blamed(vec![own(0, Some(&lost)), own(1, None)]), Some(1), "it has got over that");
         let (expected, got) = (String::from("this"), String::from("that"));
-        let differs = Error::Disagreement { operation: "the test", rank: 1, peer: 0, expected, got };
+        let differs = Verdict::new(1, 0, expected, got).error("the test");
         assert_eq!(blamed(vec![own(0, Some(&differs)), own(1, Some(&differs))]), Some(1));
         assert_eq!(own(3, None).text(), "rank 3 returned an error of its own");
     }

@@ -20,8 +20,6 @@ use super::watchdog;
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::order::Sharing;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::rank::gate::Lock;
 use crate::nccl::rank::helper::Helper;
@@ -35,6 +33,8 @@ use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::order::Sharing;
 use crate::{sys, version};
 
 const FUNCTION: &str = "ncclCommInitRankConfig";

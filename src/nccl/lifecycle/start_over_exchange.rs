@@ -12,9 +12,6 @@ use super::start::{self, REST, Starting};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Reader, Writer};
-use crate::nccl::agree::checked::Checked;
-use crate::nccl::agree::terms::{self, Terms};
-use crate::nccl::agree::told::{decode_terms, encode_terms};
 use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -22,6 +19,10 @@ use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
 use crate::nccl::setup::seat::{self, Seat};
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::validate::ballot::Verdict;
+use crate::nccl::validate::notes::{decode_terms, encode_terms};
+use crate::nccl::validate::over_exchange::OverExchange;
+use crate::nccl::validate::split::{self, Terms};
 use crate::version;
 
 /// The settings that all ranks must have in common.
@@ -52,7 +53,7 @@ impl Settings {
         if self.nccl != other.nccl {
             return format!("NCCL {}", self.nccl);
         }
-        terms::against(Some(&self.terms), Some(&other.terms))
+        split::against(Some(&self.terms), Some(&other.terms))
     }
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn one_rank(
         let expected = first.get_or_insert_with(|| settings.clone());
         if *expected != settings {
             let (expected, got) = (expected.against(&settings), settings.against(expected));
-            return Err(Error::Disagreement { operation, rank, peer: 0, expected, got });
+            return Err(Verdict::new(rank, 0, expected, got).error(operation));
         }
     }
     if let Some(reason) = seat::shared(&seats) {
@@ -146,7 +147,7 @@ fn begin(
     let Threads { helper, departures, listener } = threads;
     let listener = match listener {
         // Named by the id: in a start that failed before, not all ranks may have come here.
-        Some(thread) => Some(PeerListener::new(thread, Checked::new(exchange.named(id.as_bytes())?, None))),
+        Some(thread) => Some(PeerListener::new(thread, OverExchange::new(exchange.named(id.as_bytes())?, None))),
         None => None,
     };
     let options = InitOptions { checked: false, ..options.clone() };

@@ -22,9 +22,9 @@ use super::lineage::{Child, Lineage};
 use super::teardown::Teardown;
 use crate::cuda::Device;
 use crate::error::Error;
-use crate::nccl::agree::in_process::InProcess;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::validate::in_process::InProcess;
 
 /// The ranks of one communicator that live in this process; `R` is a rank.
 #[derive(Debug)]

@@ -18,8 +18,6 @@ use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing}
 use crate::cuda::{Freed, Uses, restoring};
 use crate::element::Element;
 use crate::error::{Error, Result};
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::calls::site::Site;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::enqueue::point;
@@ -29,6 +27,8 @@ use crate::nccl::rank::inner::Inner;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::rank::windows::Reclaim;
 use crate::nccl::raw::outside::outside_of_host_functions;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::call::Call;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::entry::{Entered, enter_all};
@@ -309,7 +309,7 @@ fn vote(
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut point = 0;
     for (inner, (guard, _)) in members.iter().zip(entered.iter_mut()) {
-        if let Some(checked) = inner.checked.get() {
+        if let Some(checked) = inner.validation.over_exchange() {
             // A round of its own: the exchange carries what ranks show with what they compare.
             guard.points += 1;
             checked.show_point(guard.points, Vec::new(), usize::from(able));
@@ -318,9 +318,10 @@ fn vote(
             return Ok(checked.points.bytes(guard.points).iter().position(|able| *able == 0));
         }
         point = guard.points;
-        inner.in_process.iter().for_each(|in_process| in_process.points.vote(inner.rank, point, able));
+        inner.validation.in_process().iter().for_each(|in_process| in_process.points.vote(inner.rank, point, able));
     }
-    let Some((first, in_process)) = members.first().and_then(|inner| Some((inner, inner.in_process.as_ref()?))) else {
+    let Some((first, in_process)) = members.first().and_then(|inner| Some((inner, inner.validation.in_process()?)))
+    else {
         return Ok(None);
     };
     let mut patience = Patience::default();

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::cuda::{Allocation, undisturbing};
 use crate::error::Result;
 use crate::known_bugs::ENDLESS_WINDOWS;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::point;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Handle;
 use crate::nccl::raw::check;
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::entry::{Entered, begin_visits};
 use crate::sys;
 

@@ -7,7 +7,7 @@
 //!
 //! Only memory is given to NCCL that it shows to other ranks: what was mapped as one. Of other memory it says nothing, and copies it.
 //!
-//! In graphs NCCL registers memory by itself, for which nobody comes together: see [`backings`](crate::nccl::agree::backings).
+//! In graphs NCCL registers memory by itself, for which nobody comes together: see [`signature`](crate::nccl::validate::signature).
 //!
 //! NCCL looks for whole pages. So memory that shares a page with something else is not registered either: that would be taken for
 //! registered, on one rank and perhaps not on the next.
@@ -89,12 +89,12 @@ mod shown {
 
     use super::*;
     use crate::cuda::{restoring, undisturbing};
-    use crate::nccl::agree::signature::{REGISTERED, Signature};
     use crate::nccl::memory::pages;
     use crate::nccl::memory::retire;
     use crate::nccl::memory::retire::Member;
     use crate::nccl::rank::windows::{Handle, NOWHERE};
     use crate::nccl::raw::check;
+    use crate::nccl::validate::signature::{REGISTERED, Signature};
     use crate::nccl::wait::call::Call;
     use crate::nccl::wait::entry::enter_all;
     use crate::sys;

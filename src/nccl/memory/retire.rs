@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use crate::cuda::Worker;
 use crate::error::Result;
-use crate::nccl::agree::signature::Signature;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point};
 use crate::nccl::lifecycle::{reclaim, release};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Dropped;
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::Entered;
 use crate::sys;
@@ -49,7 +49,7 @@ impl<'a> Member<'a> {
     /// waits for it.
     fn has_put(&self) -> Result<bool> {
         let one_sided = &self.inner.one_sided;
-        Ok(one_sided.has_given()? && (self.inner.compares() || one_sided.has_waited()?))
+        Ok(one_sided.has_given()? && (self.inner.validation.compares() || one_sided.has_waited()?))
     }
 
     /// The numbers of those in hand that nothing uses, now that nobody else is at the communicator. Memory that was registered may be in
@@ -127,20 +127,17 @@ pub(crate) fn meet<'a>(
     for (at, (member, (guard, _))) in members.iter_mut().zip(entered.iter_mut()).enumerate() {
         let inner = member.inner;
         guard.points += 1;
-        if let Some(in_process) = &inner.in_process {
-            in_process.points.show(inner.rank, guard.points, member.idle(), member.bytes);
-        } else if let Some(checked) = inner.checked.get() {
-            checked.show_point(guard.points, member.idle(), member.bytes);
-        }
+        let bytes = member.bytes;
+        inner.validation.show_point(inner.rank, guard.points, || member.idle(), bytes);
         entries.push(point::come(inner, guard, operation, &signature(at))?);
-        inner.checked.get().map_or(Ok(()), |checked| checked.see_point(operation, guard.points))?;
+        inner.validation.see_point(operation, guard.points)?;
     }
     if let Some(Some(entry)) = entries.first() {
         let inners: Vec<&'a Inner> = members.iter().map(|member| member.inner).map(|inner| &**inner).collect();
         promised = connect::meet_at(*entry, &inners, operation)?;
     }
     for (member, (guard, handle)) in members.iter_mut().zip(entered.iter()) {
-        let numbers = match member.inner.points() {
+        let numbers = match member.inner.validation.points() {
             Some(points) => points.common(guard.points),
             // What this rank did with it on this communicator since it was seen to be idle, others would have to do as well, before.
             None => member.dropped.iter().map(|dropped| dropped.number).collect(),

@@ -71,13 +71,13 @@ mod shown {
     use super::*;
     use crate::cuda::{Worker, restoring, vmm};
     use crate::known_bugs::ENDLESS_WINDOWS;
-    use crate::nccl::agree::signature::{Extent, Signature};
     use crate::nccl::memory::pages::{self, Mapped};
     use crate::nccl::memory::publish::{self, Piece};
     use crate::nccl::memory::retire;
     use crate::nccl::memory::retire::Member;
     use crate::nccl::rank::gate::Locked;
     use crate::nccl::rank::guarded::Guarded;
+    use crate::nccl::validate::signature::{Extent, Signature};
     use crate::nccl::wait::call::Call;
     use crate::nccl::wait::entry::enter_all;
     use crate::version::{Version, running_nccl};
@@ -133,7 +133,7 @@ mod shown {
         let (entries, _promised) = retire::meet(approaching, &mut entered, operation, signature)?;
         let told = |(member, (guard, _)): (&Member<'_>, &(_, _))| {
             let guard: &Locked<'_, Guarded> = guard;
-            let shown = member.inner.points().map(|points| points.bytes(guard.points));
+            let shown = member.inner.validation.points().map(|points| points.bytes(guard.points));
             shown.unwrap_or_else(|| vec![member.bytes; member.inner.size]).into()
         };
         let sizes: Vec<Arc<[usize]>> = approaching.iter().zip(&entered).map(told).collect();

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-use crate::nccl::agree::name::{pack, unpack};
+use crate::nccl::rank::name::{pack, unpack};
 
 /// The bit of `door` that says that the gate is shut. The other bits count promises.
 const SHUT: u32 = 1 << 31;

@@ -2,7 +2,7 @@
 
 use super::works::Works;
 use crate::cuda::Stream;
-use crate::nccl::agree::regroup::Plan;
+use crate::nccl::validate::regroup::Plan;
 
 /// What the lock guards.
 #[derive(Debug, Default)]

@@ -21,15 +21,10 @@ use super::state::StateMachine;
 use super::windows::Windows;
 use crate::cuda::{Device, Fate};
 use crate::error::{Error, Result};
-use crate::nccl::agree::checked::Checked;
-use crate::nccl::agree::dispute::Verdict;
-use crate::nccl::agree::in_process::InProcess;
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::agree::points::Points;
-use crate::nccl::agree::recent::Recent;
-use crate::nccl::agree::splits::Splits;
 use crate::nccl::local_ranks::tree;
+use crate::nccl::rank::recent::Recent;
 use crate::nccl::raw::handle::Handle;
+use crate::nccl::validate::validation::Validation;
 use crate::sys;
 
 /// The ranks of one communicator that live in this process.
@@ -56,10 +51,8 @@ pub(crate) struct Inner {
     pub(crate) rank: usize,
     pub(crate) size: usize,
     pub(crate) device: Device,
-    /// What the ranks of a clique compare.
-    pub(crate) in_process: Option<Arc<InProcess>>,
-    /// What the ranks of a checked communicator compare.
-    pub(crate) checked: OnceLock<Arc<Checked>>,
+    /// How it compares with its other ranks.
+    pub(crate) validation: Validation,
     pub(super) state: StateMachine,
     /// How it has ended, for threads that wait for its work.
     pub(super) fate: Arc<Fate>,
@@ -122,8 +115,7 @@ impl Inner {
             rank: parts.rank,
             size: parts.size,
             device: parts.device,
-            in_process: parts.local_ranks.in_process().cloned(),
-            checked: OnceLock::new(),
+            validation: Validation::new(parts.local_ranks.in_process().cloned()),
             state: StateMachine::new(),
             fate: Arc::default(),
             stuck: AtomicU64::new(0),
@@ -222,7 +214,7 @@ impl Inner {
 impl Inner {
     /// All ranks of its clique; itself alone if it is in no clique.
     pub(crate) fn clique_ranks(&self) -> Vec<Arc<Self>> {
-        match &self.in_process {
+        match self.validation.in_process() {
             Some(_) => self.local_ranks.ranks(),
             None => self.me().upgrade().into_iter().collect(),
         }
@@ -236,42 +228,5 @@ impl Inner {
         let mut all = self.local_ranks.sharing_ranks();
         all.retain(|other| other.order == self.order && other.id != self.id && other.is_active());
         all
-    }
-}
-
-/// What it compares with other ranks.
-impl Inner {
-    /// Whether its ranks compare what they are about to do: those of a clique, and those of a
-    /// checked communicator.
-    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-    pub(crate) fn compares(&self) -> bool {
-        self.in_process.is_some() || self.checked.get().is_some()
-    }
-
-    /// What its ranks have shown each other at points, if they compare.
-    #[cfg(nccl_ge_2_27)]
-    pub(crate) fn points(&self) -> Option<&Points> {
-        let points = self.in_process.as_ref().map(|in_process| &in_process.points);
-        points.or_else(|| self.checked.get().map(|checked| &checked.points))
-    }
-
-    /// What its ranks have asked for in splits, if they compare.
-    pub(crate) fn splits(&self) -> Option<&Splits> {
-        let splits = self.in_process.as_ref().map(|in_process| &in_process.splits);
-        splits.or_else(|| self.checked.get().map(|checked| &checked.splits))
-    }
-
-    /// Makes the error that all ranks report, each with its `operation`, after this rank has found
-    /// that others disagree.
-    #[cold]
-    pub(crate) fn decide(&self, operation: &'static str, verdict: Verdict) -> Error {
-        match (&self.in_process, self.checked.get()) {
-            (None, Some(checked)) => checked.decide(operation, verdict),
-            (None, None) => verdict.error(operation),
-            (Some(in_process), _) => {
-                let Verdict { rank, peer, expected, got } = verdict;
-                in_process.ledger.decide(rank, peer, expected, got).error(operation)
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::held::{Graph, Held, Holds};
 use crate::clock;
-use crate::nccl::agree::pair::End;
+use crate::nccl::validate::pair::End;
 
 /// What a rank has issued. Written under the lock of the rank, and read without it.
 #[derive(Debug, Default)]

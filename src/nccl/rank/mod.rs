@@ -9,8 +9,10 @@ pub(crate) mod held;
 pub(crate) mod helper;
 pub(crate) mod inner;
 pub(crate) mod issued;
+pub(crate) mod name;
 #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
 pub(crate) mod one_sided;
+pub(crate) mod recent;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod registered;
 pub(crate) mod scratch;

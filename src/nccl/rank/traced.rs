@@ -8,7 +8,7 @@ use crate::error::Error;
 #[cfg_attr(not(feature = "tracing"), allow(dead_code))]
 pub(crate) struct Traced {
     pub(crate) operation: &'static str,
-    /// Its [`head`](crate::nccl::agree::signature::head).
+    /// Its [`head`](crate::nccl::validate::operation::head).
     pub(crate) head: u64,
     pub(crate) count: u64,
     /// The serial number of its stream; 0 if it has none.
@@ -22,7 +22,7 @@ mod told {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::nccl::agree::signature;
+    use crate::nccl::validate::operation;
 
     /// Emits an event. Subscribers are code of others: a panic of theirs ends here, and only the
     /// panic hook sees it. The caller must go on: NCCL has an operation that is not recorded yet,
@@ -41,8 +41,8 @@ mod told {
                 let Traced { operation, head, count, stream, captured } = what();
                 let (communicator, rank, size) = (self.id, self.rank, self.size);
                 // Points and launches of graphs move no elements.
-                let element = (!signature::is_point(head)).then(|| signature::element(head).to_string());
-                let what = signature::describe(head, count);
+                let element = (!operation::is_point(head)).then(|| operation::element(head).to_string());
+                let what = operation::describe(head, count);
                 let element = element.as_deref();
                 tracing::trace!(target: "gpucomm", operation, communicator, rank, size, count, element, stream, captured, what, "enqueued");
             });

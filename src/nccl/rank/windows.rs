@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::registered::Registered;
 use crate::cuda::{Allocation, Freed, Region};
 use crate::error::Result;
-use crate::nccl::agree::signature::REGISTERED;
+use crate::nccl::validate::signature::REGISTERED;
 use crate::sys;
 
 /// NCCL's handle of a registration.

@@ -14,7 +14,7 @@ use super::environment::NO_COPY_ENGINES;
 use super::numbers::{CHANNELS, Numbers, UNSET};
 use crate::error::{Error, Result};
 use crate::known_bugs::MIN_CTAS_ALONE;
-use crate::nccl::agree::terms::Terms;
+use crate::nccl::validate::split::Terms;
 use crate::sys;
 
 /// Wraps `ncclConfig_t`: a field that is not set keeps NCCL's own default, or what its environment variables say.

@@ -8,10 +8,11 @@ use std::ops::RangeInclusive;
 use super::pending;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::presence::{self, Departure};
-use crate::nccl::agree::recent::KEPT;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::KEPT;
+use crate::nccl::validate::ballot::Verdict;
+use crate::nccl::validate::departure::{self, Departure};
+use crate::nccl::validate::in_process::InProcess;
 
 /// The operation of an error that is told to waits, each of which has a name of its own.
 const WAIT: &str = "wait";
@@ -19,23 +20,23 @@ const WAIT: &str = "wait";
 /// Why `inner` waits in vain for other ranks in a call of `operation`, before which they meet.
 #[cold]
 pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error> {
-    let absent = inner.in_process.as_ref()?.ledger.meeting().missing(inner.rank);
+    let absent = inner.validation.in_process()?.ledger.meeting().missing(inner.rank);
     in_vain(inner, operation, pending::launch(inner), |rank, _| absent.contains(&rank))
 }
 
 /// Why `inner` waits in vain, in a call of `operation`, for these others to come to `expected`.
 #[cold]
 pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usize], expected: &str) -> Option<Error> {
-    let in_process = inner.in_process.as_ref()?;
-    let left = |&rank: &usize| Some((rank, in_process.ledger.presence().departure(rank)?));
-    let (rank, how) = missing.iter().find_map(left)?;
-    Some(in_process.ledger.decide(rank, inner.rank, expected.to_owned(), gone(in_process, rank, how)).error(operation))
+    let in_process = inner.validation.in_process()?;
+    let gone = |&rank: &usize| Some((rank, in_process.ledger.presence().departure(rank)?));
+    let (rank, how) = missing.iter().find_map(gone)?;
+    Some(left(in_process, inner, (rank, how), expected.to_owned()).error(operation))
 }
 
 /// Why `inner` waits in vain, in a call of `operation`, for others to come to what it has issued long ago.
 #[cold]
 pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error> {
-    let behind: Vec<_> = inner.in_process.as_ref()?.ledger.collectives().behind(inner.rank).collect();
+    let behind: Vec<_> = inner.validation.in_process()?.ledger.collectives().behind(inner.rank).collect();
     in_vain(inner, operation, all(inner), |rank, _| behind.contains(&rank))
 }
 
@@ -48,7 +49,7 @@ pub(crate) fn on_device(inner: &Inner, done: u64, last: u64) -> Option<Error> {
 
 /// Why anything that `inner` has issued is in vain: a rank has closed its communicator, and not come to that.
 pub(crate) fn of_closed(inner: &Inner) -> Option<Error> {
-    inner.in_process.as_ref().filter(|in_process| in_process.ledger.presence().any_closed())?;
+    inner.validation.in_process().filter(|in_process| in_process.ledger.presence().any_closed())?;
     in_vain(inner, WAIT, all(inner), |_, how| how == Departure::Closed)
 }
 
@@ -65,22 +66,22 @@ fn in_vain(
     numbers: RangeInclusive<u64>,
     which: impl Fn(usize, Departure) -> bool,
 ) -> Option<Error> {
-    let in_process = inner.in_process.as_ref().filter(|_| inner.is_active())?;
+    let in_process = inner.validation.in_process().filter(|_| inner.is_active())?;
     let presence = in_process.ledger.presence();
     // Before it is looked how far they have come: they come no further.
     let others = (0..inner.size).filter(|rank| *rank != inner.rank);
-    let left = |rank| presence.departure(rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
-    let left: Vec<_> = others.filter_map(left).collect();
-    if left.is_empty() {
+    let gone = |rank| presence.departure(rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
+    let gone: Vec<_> = others.filter_map(gone).collect();
+    if gone.is_empty() {
         return None;
     }
     numbers.filter_map(|number| inner.recent.get(number)).find_map(|record| {
         let missing = pending::missing(in_process, inner.rank, &record);
         // Ending the clique would lose operations that this rank has issued and that are still running.
         let (rank, how) =
-            *left.iter().find(|(rank, how)| missing.contains(rank) && is_through(inner, in_process, *rank, *how))?;
+            *gone.iter().find(|(rank, how)| missing.contains(rank) && is_through(inner, in_process, *rank, *how))?;
         let expected = pending::describe(inner.rank, &record);
-        Some(in_process.ledger.decide(rank, inner.rank, expected, gone(in_process, rank, how)).error(operation))
+        Some(left(in_process, inner, (rank, how), expected).error(operation))
     })
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn is_missed(inner: &Inner) -> bool {
         let records = all(inner).filter_map(|number| inner.recent.get(number));
         records.into_iter().any(|record| !pending::missing(in_process, inner.rank, &record).is_empty())
     };
-    inner.in_process.as_ref().is_some_and(|in_process| misses(in_process))
+    inner.validation.in_process().is_some_and(misses)
 }
 
 /// Whether all that `rank` of the clique of `own` has issued is done, or waits for others.
@@ -130,12 +131,14 @@ pub(crate) fn unsettled(inner: &Inner, streams: &[Stream]) -> String {
     format!("rank {rank} has work in flight{pending}")
 }
 
-/// Whether `error` says that a rank has left: perhaps because of a failure of its own, of which this one says nothing.
-pub(crate) fn is_told_by(error: &Error) -> bool {
-    matches!(error, Error::Disagreement { got, .. } if presence::is_gone(got))
-}
-
-/// How `rank` has left, in place of what it should have issued.
-fn gone(in_process: &InProcess, rank: usize, how: Departure) -> String {
-    presence::gone(rank, how, in_process.ledger.collectives().passed(rank), in_process.ledger.last_of(rank))
+/// What holds after `inner` has found that `rank` has left, from which it expects something.
+fn left<'p>(
+    in_process: &'p InProcess,
+    inner: &Inner,
+    (rank, how): (usize, Departure),
+    expected: String,
+) -> &'p Verdict {
+    let ledger = &in_process.ledger;
+    let how = departure::gone(rank, how, ledger.collectives().passed(rank), ledger.last_of(rank));
+    ledger.decide(Verdict::departed(rank, inner.rank, expected, how))
 }

@@ -4,10 +4,10 @@
 //! A message needs the rank at its other end. Every other operation needs all ranks. An operation
 //! that is no longer recorded counts as one that needs all ranks.
 
-use crate::nccl::agree::checked::Checked;
-use crate::nccl::agree::recent::{KEPT, Record};
-use crate::nccl::agree::signature;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::{KEPT, Record};
+use crate::nccl::validate::operation;
+use crate::nccl::validate::over_exchange::OverExchange;
 
 /// Whether `inner` needs `rank` for one of its operations after number `done`, up to number `last`.
 pub(crate) fn on_device(inner: &Inner, rank: usize, done: u64, last: u64) -> bool {
@@ -16,7 +16,7 @@ pub(crate) fn on_device(inner: &Inner, rank: usize, done: u64, last: u64) -> boo
 
 /// Whether `inner` needs `rank` for what NCCL does in the visit with this number, which still goes
 /// on.
-pub(crate) fn inside(inner: &Inner, checked: &Checked, rank: usize, visit: u64) -> bool {
+pub(crate) fn inside(inner: &Inner, checked: &OverExchange, rank: usize, visit: u64) -> bool {
     if checked.spares(rank) {
         return false;
     }
@@ -32,5 +32,5 @@ pub(crate) fn inside(inner: &Inner, checked: &Checked, rank: usize, visit: u64) 
 }
 
 fn needs(record: &Record, rank: usize) -> bool {
-    signature::peer(record.head).is_none_or(|(_, peer)| peer == rank)
+    operation::peer(record.head).is_none_or(|(_, peer)| peer == rank)
 }

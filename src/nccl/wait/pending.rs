@@ -6,11 +6,12 @@
 
 use std::ops::RangeInclusive;
 
-use crate::nccl::agree::in_process::InProcess;
-use crate::nccl::agree::pair::End;
-use crate::nccl::agree::recent::{KEPT, NOWHERE, Record};
-use crate::nccl::agree::signature;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::{KEPT, NOWHERE, Record};
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::operation;
+use crate::nccl::validate::pair::End;
+use crate::nccl::validate::validator::Validator;
 
 /// Of anything that an error lists, so many.
 const MOST: usize = 4;
@@ -71,26 +72,42 @@ pub(crate) fn list(items: impl IntoIterator<Item = String>, between: &str) -> St
 /// otherwise.
 fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usize]) -> Option<String> {
     let records: Vec<_> = numbers.clone().filter_map(|number| inner.recent.get(number)).collect();
-    let (first, last) = (records.first()?, records.last()?);
+    records.first()?;
     let mut text = format!("rank {}{} {waits} ", inner.rank, of_part(inner));
-    let Some(in_process) = &inner.in_process else {
-        text.push_str(&range(inner.rank, &records, numbers));
-        if inner.size > 1 {
-            text.push_str("; what the other ranks do is not known here");
+    let range = || range(inner.rank, &records, numbers.clone());
+    match inner.validation.explain(inner, &records, &range, absent) {
+        Some(explained) => text.push_str(&explained),
+        None => {
+            text.push_str(&range());
+            if inner.size > 1 {
+                text.push_str("; what the other ranks do is not known here");
+            }
         }
-        return Some(text);
-    };
+    }
+    Some(text)
+}
+
+/// Explains to a rank of a clique which of these operations it waits for, and who has not come to it. See
+/// [`Validator::explain`].
+pub(crate) fn explain(
+    in_process: &InProcess,
+    inner: &Inner,
+    records: &[Record],
+    range: &dyn Fn() -> String,
+    absent: &[usize],
+) -> Option<String> {
+    let mut text = String::new();
     let stuck = records.iter().find(|record| !missing(in_process, inner.rank, record).is_empty());
     let mut behind = stuck.map_or_else(Vec::new, |record| missing(in_process, inner.rank, record));
     match stuck {
         Some(record) => text.push_str(&unmatched(in_process, inner.rank, record)),
         None if absent.is_empty() => {
-            text.push_str(&range(inner.rank, &records, numbers));
-            let all = if first == last { "which" } else { "all of which" };
+            text.push_str(&range());
+            let all = if records.len() == 1 { "which" } else { "all of which" };
             text.push_str(&format!(", {all} every rank that takes part has issued"));
         }
         None => {
-            text.push_str(&range(inner.rank, &records, numbers));
+            text.push_str(&range());
             text.push_str(&format!(", before which it meets {}", ranks(absent)));
         }
     }
@@ -133,16 +150,16 @@ pub(crate) fn missing(in_process: &InProcess, rank: usize, record: &Record) -> V
 
 /// Of a message: which end of it the rank is, and who is the other.
 fn message(record: &Record) -> Option<(End, usize)> {
-    signature::peer(record.head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))
+    operation::peer(record.head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))
 }
 
 /// An operation of `rank`, and where it stands among others.
 pub(crate) fn describe(rank: usize, record: &Record) -> String {
     let mut place = Vec::new();
-    if !record.operation.is_empty() && record.operation != signature::name(record.head) {
+    if !record.operation.is_empty() && record.operation != operation::name(record.head) {
         place.push(format!("part of {}", record.operation));
     }
-    if !signature::is_point(record.head) {
+    if !operation::is_point(record.head) {
         place.push(format!("its operation {}", record.number));
     }
     match (record.agreed, message(record)) {
@@ -155,7 +172,7 @@ pub(crate) fn describe(rank: usize, record: &Record) -> String {
         }
         (entry, None) => place.push(format!("collective {}", entry + 1)),
     }
-    let what = signature::describe(record.head, record.count);
+    let what = operation::describe(record.head, record.count);
     if place.is_empty() { what } else { format!("{what} ({})", place.join(", ")) }
 }
 

@@ -116,6 +116,8 @@ impl Plan {
                 peer: pes[peer],
                 expected: self.said_beside(&said[peer], &said[rank]),
                 got: self.said_beside(&said[rank], &said[peer]),
+                departed: false,
+                in_part: false,
             }),
         }
     }

@@ -1,0 +1,145 @@
+//! Validates the calls of a group, whose communicators may have different validators.
+//!
+//! The collectives of a group come before its messages, as they do in NCCL. This includes
+//! collectives that NCCL makes messages of.
+
+use smallvec::SmallVec;
+
+use super::in_process::{behind, bytes, class, contradicted, in_order, in_vain, message, passed};
+use super::messages::{collectives, is_collective_of};
+use super::over_exchange;
+use crate::error::Result;
+use crate::nccl::calls::call::Call;
+use crate::nccl::rank::inner::Inner;
+use crate::nccl::validate::ballot::Difference;
+use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::sequence::Turn;
+use crate::nccl::wait::patience::Patience;
+
+/// The collectives of one communicator in a group.
+struct Progress<'a> {
+    inner: &'a Inner,
+    in_process: &'a InProcess,
+    /// How many there are.
+    count: usize,
+    /// Where the next may be among the calls.
+    at: usize,
+    differs: Option<Difference>,
+}
+
+impl Progress<'_> {
+    /// Goes on as far as possible. Whether it waits for other ranks then.
+    fn advance(&mut self, calls: &[Call<'_>]) -> bool {
+        while self.differs.is_none()
+            && let Some(call) = calls.get(self.at)
+        {
+            if is_collective_of(call, self.inner) {
+                let signature = call.signature(self.count);
+                match self.in_process.ledger.collective(self.inner.rank, &signature) {
+                    Turn::Passed(entry) => call.agreed.set(entry),
+                    Turn::Wait => return true,
+                    Turn::Differs => {
+                        self.differs = Some(self.in_process.ledger.differ(self.inner.rank, &signature));
+                        return false;
+                    }
+                }
+            }
+            self.at += 1;
+        }
+        false
+    }
+}
+
+/// Validates the calls of a group on these communicators, whose locks are held.
+///
+/// A thread that drives several ranks must not wait in one of them for another. So each rank goes
+/// on as far as it can, then the next. Returns whether a call is the first of its kind, so that the
+/// ranks have to meet before it.
+///
+/// # Errors
+/// Any error ends the clique.
+pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'static str) -> Result<bool> {
+    expect(calls);
+    let mut sequences: SmallVec<[Progress<'_>; 4]> = SmallVec::new();
+    let mut is_checked = false;
+    for &inner in members {
+        match inner.validation.in_process() {
+            Some(in_process) => {
+                let count = collectives(calls, inner).count();
+                sequences.push(Progress { inner, in_process, count, at: 0, differs: None });
+            }
+            None => is_checked |= inner.validation.over_exchange().is_some(),
+        }
+    }
+    let announced = if is_checked { Some(over_exchange::announce(calls, members)?) } else { None };
+    let mut patience = Patience::default();
+    loop {
+        let (mut waits, mut moved) = (None, false);
+        for sequence in &mut sequences {
+            let before = sequence.at;
+            if sequence.advance(calls) {
+                waits = Some(sequence.inner);
+            }
+            moved |= sequence.at != before;
+        }
+        let Some(slow) = waits else { break };
+        if !moved {
+            if sequences.iter().any(|sequence| sequence.differs.is_some()) {
+                break;
+            }
+            patience.wait(operation, members, in_vain(operation), slow, || behind(slow))?;
+        }
+    }
+    for Progress { inner, in_process, at, differs, .. } in &sequences {
+        if let Some(difference) = differs {
+            return Err(contradicted(in_process, inner, calls[*at].operation, difference));
+        }
+    }
+    let mut first = false;
+    for Progress { inner, in_process, count, .. } in &sequences {
+        let history = in_process.ledger.history(inner.rank);
+        let all = collectives(calls, inner).map(bytes).sum();
+        first |= inner.size > 1
+            && collectives(calls, inner).any(|call| call.count > 0 && !history.knows_class(class(call, *count, all)));
+    }
+    let in_clique = || calls.iter().filter_map(|call| Some((call, call.comm.validation.in_process()?)));
+    for (call, in_process) in in_clique().filter(|(call, _)| call.kind.message().is_none()) {
+        passed(in_process, call)?;
+    }
+    for (call, in_process) in in_clique() {
+        if let Some((end, peer)) = call.kind.message() {
+            first |= message(in_process, call, end, peer)?;
+        }
+    }
+    if let Some(announced) = announced {
+        over_exchange::collect(calls, members, announced, operation)?;
+    }
+    if members.iter().any(|inner| inner.shared_lock().is_some()) {
+        group_in_order(calls, members)?;
+    }
+    Ok(first)
+}
+
+/// The calls of a group on communicators that share their resources, in the order in which
+/// [`Parts`](crate::nccl::enqueue::parts::Parts) makes them.
+#[cold]
+fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
+    let mut members: SmallVec<[&Inner; 4]> = members.into();
+    members.sort_unstable_by(|one, other| one.local_ranks.lineage.cmp(&other.local_ranks.lineage));
+    for inner in members {
+        let Some(in_process) = inner.validation.in_process() else { continue };
+        calls.iter().filter(|call| call.comm.id == inner.id).try_for_each(|call| in_order(in_process, call))?;
+    }
+    Ok(())
+}
+
+/// Requests the cache lines of all messages that are about to be compared, before the first is
+/// needed.
+#[inline]
+fn expect(calls: &[Call<'_>]) {
+    for call in calls {
+        if let (Some(in_process), Some((end, peer))) = (call.comm.validation.in_process(), call.kind.message()) {
+            in_process.ledger.expect_message((call.comm.rank, end), peer);
+        }
+    }
+}
