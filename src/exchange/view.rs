@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::digest::short;
 use super::store::{MAX_KEYS, Store};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 
 /// How long one look into the store lasts while something is waited for. A store that knows wakes us before, when a rank ends.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
@@ -75,8 +76,7 @@ pub(crate) enum Came {
 
 impl View {
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
-        // What stands in it is whole after each of the short steps that hold it.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock()
     }
 
     pub(super) fn size(&self) -> usize {

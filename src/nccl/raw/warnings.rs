@@ -5,10 +5,10 @@
 
 use std::ffi::c_char;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::handle::Handle;
+use crate::lock::Mutex;
 use crate::sys;
 
 /// How long several ranks, which fail by one thing, may take to say so.
@@ -35,13 +35,13 @@ impl Heard {
 }
 
 fn is_old(text: &str) -> bool {
-    HEARD.lock().unwrap_or_else(PoisonError::into_inner).is_old(text, Instant::now())
+    HEARD.lock().is_old(text, Instant::now())
 }
 
 /// A communicator has started: what NCCL has said so far is of something else than what may fail later.
 pub(crate) fn all_went_well() {
     if let Some(text) = last_error() {
-        *HEARD.lock().unwrap_or_else(PoisonError::into_inner) = Heard { text, since: None };
+        *HEARD.lock() = Heard { text, since: None };
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::futex::SLICE;
 use crate::meet::segment;
 use crate::meet::segment::{Id, Life, Plan, Segment, Shape, Trouble};
@@ -25,7 +25,7 @@ const FILES: usize = 128;
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
 fn known<R>(f: impl FnOnce(&mut Known) -> R) -> R {
-    f(lock(&KNOWN).get_or_insert_default())
+    f(KNOWN.lock().get_or_insert_default())
 }
 
 /// Makes a segment and the id that leads to it.

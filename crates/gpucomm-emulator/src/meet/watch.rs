@@ -6,11 +6,10 @@
 //! the program may have a deadline of its own.
 
 use std::fmt::{Debug, Write as _};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::segment::{Life, Rank, Segment};
 use crate::report;
 use crate::settings::{DeadPeer, settings};
@@ -235,7 +234,7 @@ pub(crate) struct Waits(Mutex<Vec<(u64, String)>>);
 impl Waits {
     /// All of them.
     pub(crate) fn text(&self) -> Option<String> {
-        let waits = lock(&self.0);
+        let waits = self.0.lock();
         let texts: Vec<_> = waits.iter().map(|(_, text)| text.as_str()).collect();
         (!texts.is_empty()).then(|| texts.join("; "))
     }
@@ -258,7 +257,7 @@ impl<'a> Wait<'a> {
     pub(crate) fn say(&mut self, text: String) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = *self.number.get_or_insert_with(|| NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut waits = lock(&self.waits.0);
+        let mut waits = self.waits.0.lock();
         match waits.iter_mut().find(|(other, _)| *other == number) {
             Some((_, said)) => *said = text,
             None => waits.push((number, text)),
@@ -269,7 +268,7 @@ impl<'a> Wait<'a> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            lock(&self.waits.0).retain(|(other, _)| *other != number);
+            self.waits.0.lock().retain(|(other, _)| *other != number);
         }
     }
 }

@@ -14,10 +14,10 @@ use super::stream::Stream;
 use crate::cuda::core::plan::Lanes;
 use crate::cuda::core::queue::Task;
 use crate::cuda::core::{capture, plan};
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::report;
 use crate::sys::{cudaError, cudaGraph_t, cudaGraphExec_t};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Graphs by their handles.
 static GRAPHS: Registry<Plan> = Registry::new(0x54);
@@ -88,7 +88,7 @@ fn find_exec(exec: cudaGraphExec_t) -> Result<Arc<Exec>, cudaError> {
 /// Wraps `cudaGraphExecUpdate`: what keeps it from that, if something does. What was launched before stays as it was.
 pub(crate) fn update(exec: cudaGraphExec_t, graph: cudaGraph_t) -> Result<Option<Change>, cudaError> {
     let (exec, plan) = (find_exec(exec)?, find(graph)?);
-    let mut state = lock(&exec.0);
+    let mut state = exec.0.lock();
     let change = state.lanes.plan.differs(&plan);
     if change.is_none() {
         state.lanes = Arc::new(Lanes::of(plan));
@@ -102,7 +102,7 @@ pub(crate) fn upload(exec: cudaGraphExec_t, stream: &Arc<Stream>) -> Result<(), 
     let exec = find_exec(exec)?;
     stream.device.check()?;
     capture::refuse(&stream.line)?;
-    let before = lock(&exec.0).last.clone();
+    let before = exec.0.lock().last.clone();
     before.map_or(Ok(()), |before| stream.follow(before))
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn launch(exec: cudaGraphExec_t, stream: &Arc<Stream>) -> Result<(), 
     stream.device.check()?;
     capture::refuse(&stream.line)?;
     // Held until it is enqueued, so that two launches come one after the other everywhere.
-    let mut state = lock(&exec.0);
+    let mut state = exec.0.lock();
     let lanes = state.lanes.clone();
     let Lanes { plan, order, .. } = &*lanes;
     let mut steps = plan.start(order)?;

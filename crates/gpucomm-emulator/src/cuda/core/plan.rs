@@ -1,12 +1,12 @@
 //! Plans: the pieces of work that a capture records and a graph starts, what each of them comes after, and which thread does it.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cuda::core::crew::Hand;
 use crate::cuda::core::device::Device;
 use crate::cuda::core::work::{Run, Step, Work};
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex};
 use crate::races::Touching;
 use crate::report;
 use crate::settings::settings;
@@ -381,22 +381,22 @@ impl Launch {
     /// that of another one: for such a piece waits only what has none itself, where all that do have the same.
     fn wait(&self, at: usize) {
         let Lanes { after, owned, alone, .. } = &*self.lanes;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             let may = after[at].iter().all(|&earlier| state.done[earlier]);
             let front = if owned[at] || !alone { state.first_free } else { state.first };
             let left = if front < at { self.custom.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
             state = match (may, left) {
                 (true, Duration::ZERO) => return,
-                (true, left) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-                (false, _) => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                (true, left) => self.changed.wait_timeout(state, left),
+                (false, _) => self.changed.wait(state),
             };
         }
     }
 
     fn finish(&self, at: usize) {
         let owned = &self.lanes.owned;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.done[at] = true;
         let State { done, first, first_free } = &mut *state;
         while *first < done.len() && done[*first] {
@@ -410,9 +410,9 @@ impl Launch {
     }
 
     fn wait_for_all(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while state.first < state.done.len() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 }
@@ -572,10 +572,10 @@ mod lanes_tests {
             let nodes = owners.map(|owner| (Vec::new(), owner));
             let act = move |number| {
                 std::thread::sleep(Duration::from_micros(300) * number as u32);
-                lock(&of).push(number);
+                of.lock().push(number);
             };
             perform(plan(&nodes, act), 1, Duration::from_secs(20));
-            assert_eq!(*lock(&seen), [1, 0]);
+            assert_eq!(*seen.lock(), [1, 0]);
         }
     }
 
