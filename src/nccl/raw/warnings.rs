@@ -76,6 +76,16 @@ fn last_error_of(Handle(raw): Handle) -> Option<String> {
     copied(text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
+/// Whether NCCL's last warning is that CUDA has run out of memory. NCCL's code only says that a call
+/// of CUDA failed, and its warning quotes `cudaGetErrorString`: `Cuda failure 2 'out of memory'`.
+#[cold]
+pub(crate) fn names_out_of_memory() -> bool {
+    let Some(text) = last_error() else { return false };
+    // A later failure, of something else, must not take this warning for a new one.
+    is_old(&text);
+    text.contains("out of memory")
+}
+
 /// Bytes of the buffer in which NCCL keeps its last message.
 const LONGEST: usize = 1024;
 
