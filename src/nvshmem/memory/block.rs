@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use crate::cuda::{Access, Address, Allocation, Lend, LentUses, Lineage, Tracker, Used, Uses, in_host_function};
+use crate::cuda::{Address, Allocation, Lineage, Tracker, Used, Uses, in_host_function};
 use crate::error::Result;
 use crate::lock::Mutex;
 use crate::nvshmem::state::dropped::Live;
@@ -121,18 +121,4 @@ impl Used for Block {
     fn keep(&self) -> Option<Arc<dyn Used>> {
         self.me.upgrade().map(|block| block as Arc<dyn Used>)
     }
-}
-
-/// The part of another PE, for a bracket: kept for as long as the work needs it, and not ordered.
-#[derive(Clone, Copy)]
-pub(crate) struct Remote<'b>(pub(crate) &'b Block);
-
-impl Lend for Remote<'_> {
-    type Lent<'l> = ();
-
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.add_used(self.0, Access::Read);
-    }
-
-    fn lent<'l>(&self) -> Self::Lent<'l> {}
 }
