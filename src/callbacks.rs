@@ -5,10 +5,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{RawWakerVTable, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+
+use crate::lock::{Condvar, Mutex, MutexGuard};
 
 /// How long a call waits for a busy thread before it gets another one.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -35,7 +37,7 @@ static CALL: Condvar = Condvar::new();
 static BUSY: Condvar = Condvar::new();
 
 fn pool() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+    POOL.lock()
 }
 
 impl Pool {
@@ -84,7 +86,7 @@ fn supervise() {
     loop {
         let oldest = pool.calls.front().map(|(since, _)| *since).filter(|_| !pool.has_idle_threads());
         let Some(since) = oldest else {
-            pool = BUSY.wait(pool).unwrap_or_else(PoisonError::into_inner);
+            pool = BUSY.wait(pool);
             continue;
         };
         let waits = if pool.threads == 0 { Duration::ZERO } else { PATIENCE.saturating_sub(since.elapsed()) };
@@ -95,7 +97,7 @@ fn supervise() {
             continue;
         }
         let pause = if waits.is_zero() { PATIENCE } else { waits };
-        pool = BUSY.wait_timeout(pool, pause).unwrap_or_else(PoisonError::into_inner).0;
+        pool = BUSY.wait_timeout(pool, pause);
     }
 }
 
@@ -111,9 +113,9 @@ fn serve() {
             pool.idle += 1;
             continue;
         }
-        let (guard, waited) = CALL.wait_timeout(pool, IDLE).unwrap_or_else(PoisonError::into_inner);
-        pool = guard;
-        if waited.timed_out() && pool.calls.is_empty() {
+        let since = Instant::now();
+        pool = CALL.wait_timeout(pool, IDLE);
+        if since.elapsed() >= IDLE && pool.calls.is_empty() {
             pool.idle -= 1;
             pool.threads -= 1;
             return;
@@ -167,7 +169,7 @@ mod tests {
         for _ in 0..5 {
             let waits = Arc::clone(&waits);
             run(move || {
-                let _ = waits.lock().unwrap().recv();
+                let _ = waits.lock().recv();
             });
             run(|| panic!("a call of a test"));
             let (told, tells) = channel();

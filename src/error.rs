@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let error = Error::Unsupported { operation: "split", needs: "NCCL 2.18 or newer".into() };
 /// assert_eq!(format!("Error: {error:?}"), "Error: split: not supported: needs NCCL 2.18 or newer [Unsupported]");
 /// ```
-#[derive(Clone, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// This machine has no GPU that can be used. Match on it to fall back to the CPU or to one device.

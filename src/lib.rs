@@ -68,6 +68,7 @@ mod hint;
 pub mod known_bugs;
 pub mod launch;
 mod launchers;
+mod lock;
 #[cfg(feature = "nccl")]
 pub mod nccl;
 #[cfg(feature = "nvshmem")]

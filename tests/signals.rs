@@ -10,15 +10,15 @@ use gpucomm::signals::Termination;
 use gpucomm::{Clique, Device, DeviceBuffer, Error, Stream};
 use libc::{SIGINT, SIGKILL, SIGSEGV, SIGTERM, SIGUSR1};
 
+#[path = "support/slower.rs"]
+mod slower;
+
+use slower::slower;
+
 const ROLE: &str = "GPUCOMM_TEST_ROLE";
 
 /// More than what counts as once.
 const LATER: Duration = Duration::from_millis(1200);
-
-fn slower(seconds: f64) -> Duration {
-    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs_f64(seconds * factor)
-}
 
 /// This program in the role of somebody, who has said `up`.
 struct Other {

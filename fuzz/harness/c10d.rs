@@ -1,38 +1,23 @@
 //! The protocol of PyTorch's store under a fuzzer. Whatever bytes come, nothing panics, and what is
 //! decoded encodes to the same bytes.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::client::open;
-use super::codec::{Dialect, HELLO, Query, Scan};
+use super::codec::{CURRENT, Dialect, HELLO, Query, Scan};
 use super::link::Link;
 use super::server::Service;
 use crate::deadline::Deadline;
-use crate::exchange::net::server::EventLoop;
+use crate::exchange::fuzz::stage::Stage;
 
-const QUERIES: [Query; 17] = [
-    Query::Set,
-    Query::CompareSet,
-    Query::Get,
-    Query::Add,
-    Query::Check,
-    Query::Wait,
-    Query::CountKeys,
-    Query::Delete,
-    Query::Append,
-    Query::MultiGet,
-    Query::MultiSet,
-    Query::CancelWait,
-    Query::Ping,
-    Query::QueuePush,
-    Query::QueuePop,
-    Query::QueueLen,
-    Query::ListKeys,
-];
+/// The queries, in the order in which scripts number them.
+fn queries_of_scripts() -> Vec<Query> {
+    CURRENT.into_iter().flatten().collect()
+}
 
 /// Separates the parts of a query in a script.
 const BETWEEN: u8 = b'|';
@@ -131,125 +116,48 @@ fn answers(dialect: Dialect, asked: u8, bytes: &[u8]) {
     }
 }
 
-/// Bytes as a script of what some clients of one server do in turn. A step is a byte that says
-/// which client does what, a number of bytes, and these bytes.
+/// Bytes as a script of what some clients of one server do in turn; see [`Stage::play`].
 pub(in crate::exchange) fn service(script: &[u8]) {
-    let mut stage = Stage::new();
-    let mut rest = script;
-    while let [what, len, tail @ ..] = rest {
-        let (bytes, after) = tail.split_at(usize::from(*len).min(tail.len()));
-        rest = after;
-        let who = usize::from(what >> 4) % stage.clients.len();
-        match what & 7 {
-            0 => stage.write(who, bytes),
-            1 => stage.connect(who, Dialect::Current),
-            2 => stage.connect(who, Dialect::Old),
-            3 => stage.clients[who] = None,
-            // It sends no more, and reads what still comes.
-            4 => _ = stage.client(who).0.shutdown(Shutdown::Write),
-            5 => stage.ask(who, bytes),
-            // A long value, in two parts.
-            6 => {
-                let value = vec![7; bytes.len() << 12];
-                let query = encoded(stage.client(who).1, Query::Set, &[b"long", &value]);
-                stage.write(who, &query[..query.len() / 2]);
-                stage.turn();
-                stage.write(who, &query[query.len() / 2..]);
-            }
-            _ => stage.read(who),
+    let check = |service: &Service| assert!(service.table.is_consistent());
+    Stage::new(Service::new(4), || Dialect::Old, check).play(script, |stage, what, who, bytes| match what {
+        0 => stage.write(who, bytes),
+        1 => connect(stage, who, Dialect::Current),
+        2 => connect(stage, who, Dialect::Old),
+        3 => stage.leave(who),
+        // It sends no more, and reads what still comes.
+        4 => _ = stage.client(who).stream.shutdown(Shutdown::Write),
+        5 => ask(stage, who, bytes),
+        6 => {
+            let value = vec![7; bytes.len() << 12];
+            let query = encoded(stage.client(who).state, Query::Set, &[b"long", &value]);
+            stage.write_in_two(who, &query);
         }
-        stage.turn();
-    }
-    stage.end();
+        _ => _ = stage.read(who),
+    });
 }
 
-/// A server without a thread, and its clients.
-struct Stage {
-    server: EventLoop<Service>,
-    /// Open, so that the server does not end.
-    _control: UnixStream,
-    clients: [Option<(UnixStream, Dialect)>; 4],
+fn connect(stage: &mut Stage<Service, Dialect>, who: usize, dialect: Dialect) {
+    stage.leave(who);
+    stage.client(who).state = dialect;
+    if dialect == Dialect::Current {
+        stage.write(who, &HELLO);
+    }
 }
 
-impl Stage {
-    fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let (control, theirs) = UnixStream::pair().expect("a pair of sockets");
-        let server = EventLoop::new(listener, theirs, Service::new(4)).expect("a server");
-        Self { server, _control: control, clients: [const { None }; 4] }
+/// Sends a valid query. The first byte says which, and the rest are its parts.
+fn ask(stage: &mut Stage<Service, Dialect>, who: usize, bytes: &[u8]) {
+    let Some((query, rest)) = bytes.split_first() else { return };
+    let queries = queries_of_scripts();
+    let query = queries[usize::from(*query) % queries.len()];
+    let mut parts: Vec<Vec<u8>> = rest.split(|byte| *byte == BETWEEN).map(<[u8]>::to_vec).collect();
+    match (query, &mut parts[..]) {
+        (Query::Add, [_, by]) => by.resize(8, 0),
+        (Query::Ping, [number]) => number.resize(4, 0),
+        _ => {}
     }
-
-    /// The connection of a client and its version, made if there is none.
-    fn client(&mut self, who: usize) -> &mut (UnixStream, Dialect) {
-        let server = &mut self.server;
-        self.clients[who].get_or_insert_with(|| {
-            let (stream, theirs) = UnixStream::pair().expect("a pair of sockets");
-            stream.set_nonblocking(true).expect("a socket");
-            server.admit(TcpStream::from(OwnedFd::from(theirs))).expect("room for it");
-            (stream, Dialect::Old)
-        })
-    }
-
-    fn connect(&mut self, who: usize, dialect: Dialect) {
-        self.clients[who] = None;
-        self.client(who).1 = dialect;
-        if dialect == Dialect::Current {
-            self.write(who, &HELLO);
-        }
-    }
-
-    /// Sends what goes into the socket at once.
-    fn write(&mut self, who: usize, bytes: &[u8]) {
-        let _ = self.client(who).0.write(bytes);
-    }
-
-    /// Sends a valid query. The first byte says which, and the rest are its parts.
-    fn ask(&mut self, who: usize, bytes: &[u8]) {
-        let Some((query, rest)) = bytes.split_first() else { return };
-        let query = QUERIES[usize::from(*query) % QUERIES.len()];
-        let mut parts: Vec<Vec<u8>> = rest.split(|byte| *byte == BETWEEN).map(<[u8]>::to_vec).collect();
-        match (query, &mut parts[..]) {
-            (Query::Add, [_, by]) => by.resize(8, 0),
-            (Query::Ping, [number]) => number.resize(4, 0),
-            _ => {}
-        }
-        let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
-        let bytes = encoded(self.client(who).1, query, &parts);
-        self.write(who, &bytes);
-    }
-
-    /// Reads what has come.
-    fn read(&mut self, who: usize) {
-        let mut bytes = Vec::new();
-        match self.client(who).0.read_to_end(&mut bytes) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            _ => self.clients[who] = None,
-        }
-    }
-
-    /// Has the server handle all events.
-    fn turn(&mut self) {
-        for _ in 0..8 {
-            let happened = self.server.turn(Some(Duration::ZERO)).expect("events");
-            self.server.check();
-            assert!(self.server.protocol.table.is_consistent());
-            if !happened {
-                break;
-            }
-        }
-    }
-
-    /// All clients leave, and the server forgets them.
-    fn end(mut self) {
-        self.clients = [const { None }; 4];
-        for _ in 0..1000 {
-            self.turn();
-            if self.server.connected() == 0 {
-                break;
-            }
-        }
-        assert_eq!((self.server.connected(), self.server.held_by_waits()), (0, 0));
-    }
+    let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+    let bytes = encoded(stage.client(who).state, query, &parts);
+    stage.write(who, &bytes);
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub(in crate::exchange) fn scripts() -> Vec<Vec<u8>> {
     let step =
         |who: u8, what: u8, bytes: &[u8]| [&[who << 4 | what, u8::try_from(bytes.len()).unwrap()], bytes].concat();
     let ask = |who: u8, query: Query, parts: &[u8]| {
-        let at = QUERIES.iter().position(|one| *one == query).unwrap();
+        let at = queries_of_scripts().iter().position(|one| *one == query).unwrap();
         step(who, 5, &[&[u8::try_from(at).unwrap()], parts].concat())
     };
     let (new, old) = (|who| step(who, 1, &[]), |who| step(who, 2, &[]));

@@ -3,6 +3,8 @@
 //! These files are modules of the crate `gpucomm`, as they call what it keeps private. They are
 //! there only for the fuzzer (`cfg(fuzzing)`) and for the unit tests, which replay the corpora.
 
+pub(super) mod stage;
+
 use std::path::Path;
 
 use super::announced::Announced;

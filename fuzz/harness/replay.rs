@@ -16,7 +16,12 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "c10d_service" => torch::seeds::scripts(),
         _ => {
             let now = Current { path: "g/1-00/".to_owned(), generation: 1, id: 7, old: vec!["g/0-00/".to_owned()] };
-            let vote = Vote { no: vec![(1, "no \u{fc}".to_owned())], missing: vec![(2, "has died".to_owned())] };
+            let vote = Vote {
+                no: vec![(1, "no \u{fc}".to_owned())],
+                missing: vec![(2, "has died".to_owned()), (3, "has not come".to_owned())],
+                not_ready: vec![1],
+                late: vec![3],
+            };
             let announced = Writer::default().u8(1).text("7").text("a job").count(1).text("10.0.0.1:7").0;
             let header = Header { token: 7, from: 1, count: 2, purpose: "memory".to_owned(), about: vec![1, 2] };
             let values = [

@@ -6,7 +6,7 @@
 //! that is younger than that start. So keys of an earlier run are never mistaken for those of this
 //! run, whichever rank has died in between.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::handle::Exchange;
@@ -15,6 +15,7 @@ use super::view::{GRACE, Member, View, not_come, patiently};
 use super::wire::{Reader, Writer};
 use crate::deadline::{Deadline, check_environment, default_timeout};
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 
 /// How often a rank that waits checks whether rank 0 has started a newer generation.
 const LOOK: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! The exchange as its users hold it, and its keys.
+//! The handle of an exchange, and the keys that users set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use super::view::{GRACE, LOOK, View, patiently};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 
-/// What ranks tell each other outside NCCL; see the [module](super).
+/// A connection between ranks outside NCCL; see the [module](super).
 ///
-/// A clone is the same rank of the same exchange. It can be used by several threads; what all ranks do together
-/// ([`all_gather`](Self::all_gather) and the like) must come in the same order on all of them.
+/// A clone is the same rank of the same exchange. Several threads may use it. Collective calls, such as
+/// [`all_gather`](Self::all_gather), must come in the same order on all ranks.
 ///
 /// ```
 /// # use gpucomm::exchange::{Exchange, Threads};
@@ -30,9 +30,10 @@ use crate::error::{Error, Result};
 /// ```
 ///
 /// # Errors
-/// All of these functions may give what the store says: [`Error::Timeout`] where it does not answer in time, [`Error::Gone`] where rank 0
-/// of a [`Tcp`](super::Tcp) has ended, which serves the others, and [`Error::Exchange`] where a file or a connection fails, or there is
-/// no more room.
+/// All methods that use the store return
+/// - [`Error::Timeout`] if the store does not answer in time,
+/// - [`Error::Gone`] if the store is a [`Tcp`](super::Tcp) and rank 0, which serves it, has ended,
+/// - [`Error::Exchange`] if a file or a connection fails, or the store is full.
 #[derive(Debug, Clone)]
 pub struct Exchange {
     pub(super) view: Arc<View>,
@@ -44,37 +45,37 @@ impl Exchange {
         Self { view, timeout }
     }
 
-    /// Another view, whose calls are allowed the same time.
+    /// Returns a handle of another view, with the same timeout.
     pub(super) fn with_view(&self, view: Arc<View>) -> Self {
         Self { view, timeout: self.timeout }
     }
 
-    /// This rank.
+    /// The number of this rank.
     pub fn rank(&self) -> usize {
         self.view.rank
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn size(&self) -> usize {
         self.view.size()
     }
 
-    /// The rank that each rank has in the [`Store`](super::Store), where views of some of the ranks number them anew.
+    /// For each rank, its rank in the [`Store`](super::Store). The two differ in a view of some of the ranks.
     pub fn store_ranks(&self) -> Vec<usize> {
         self.view.members.iter().map(|member| member.root).collect()
     }
 
-    /// The number of this generation, from 1; the first that a store sees after it was emptied is 1 again.
+    /// The number of this generation. Generations are counted from 1, and again from 1 after the store was emptied.
     pub fn generation(&self) -> u64 {
         self.view.generation
     }
 
-    /// How long its calls wait: what was given to [`within`](Self::within), or [`default_timeout`](crate::default_timeout).
+    /// The timeout of calls: the one set by [`within`](Self::within), or [`default_timeout`](crate::default_timeout).
     pub fn timeout(&self) -> Duration {
         self.timeout.unwrap_or_else(default_timeout)
     }
 
-    /// The same, whose calls wait for `timeout` at most: `exchange.within(Duration::from_secs(5)).barrier()`.
+    /// Returns a handle of the same exchange with another timeout: `exchange.within(Duration::from_secs(5)).barrier()`.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Self {
         Self { view: Arc::clone(&self.view), timeout: Some(timeout) }
@@ -95,7 +96,7 @@ impl Exchange {
             let (rank, how) = self.departed_of(&others, within)?;
             match is_through(rank) {
                 Ok(true) => through.push(rank),
-                // The store has ended with the rank that holds it.
+                // The store has ended together with the rank that serves it.
                 Ok(false) | Err(Error::Gone { .. }) => return Some((rank, how)),
                 Err(_) => return None,
             }
@@ -111,7 +112,7 @@ impl Exchange {
         }
         match self.view.store.ended(&ids, within) {
             Ok(ends) => ranks.iter().zip(ends).find_map(|(rank, end)| Some((*rank, end?))),
-            // The rank that holds the store, as the store numbers it.
+            // The rank that serves the store has ended. `rank` is its rank in the store.
             Err(Error::Gone { rank, how, .. }) => {
                 let is_it = |other: &&usize| self.view.members[**other].root == rank;
                 ranks.iter().find(is_it).map(|rank| (*rank, how))
@@ -124,7 +125,7 @@ impl Exchange {
         Deadline::after(self.timeout())
     }
 
-    /// The name of a key of a user in the store.
+    /// The key in the store for a key of a user.
     fn name(&self, operation: &'static str, key: &str) -> Result<String> {
         if (1..=MAX_NAME).contains(&key.len()) {
             return Ok(format!("{}u/{key}", self.view.path));
@@ -133,9 +134,10 @@ impl Exchange {
         Err(Error::argument(operation, "key", expected, format_args!("{} bytes", key.len())))
     }
 
-    /// Sets a key, whatever it was. All ranks see the whole value, or the one before.
+    /// Sets a key, and replaces its value if it has one. Other ranks see either the old or the new value,
+    /// never a part.
     ///
-    /// Keys are 1 to [`MAX_NAME`] bytes long, values 0 to [`MAX_VALUE`](super::MAX_VALUE). They belong to this generation of this view.
+    /// Keys are 1 to [`MAX_NAME`] bytes long, values 0 to [`MAX_VALUE`](super::MAX_VALUE). A key belongs to this generation of this view.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -147,36 +149,40 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a key or a value of another length; what the [store](Self#errors) says.
+    /// Returns [`Error::InvalidArgument`] if the key or the value has another length, and the errors of the [store](Self#errors).
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         let name = self.name("Exchange::set", key)?;
         check_value("Exchange::set", value.len())?;
         self.view.store.set(&name, value, self.timeout())
     }
 
-    /// The value of a key; waits until some rank sets it.
+    /// Waits until a rank sets a key, and returns its value.
     ///
-    /// When all other ranks have ended it fails at once; see [`get_from`](Self::get_from).
+    /// The call fails as soon as all other ranks have ended. If you know which rank sets the key, use
+    /// [`get_from`](Self::get_from).
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
     /// # exchange.set("seed", b"17")?;
-    /// // Whoever sets it, and whenever.
+    /// // Any rank may set it, at any time.
     /// assert_eq!(exchange.get("seed")?, b"17");
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a key of another length; [`Error::Timeout`]; [`Error::Gone`] where all others have ended; what the
-    /// [store](Self#errors) says.
+    /// Returns
+    /// - [`Error::InvalidArgument`] if the key has another length,
+    /// - [`Error::Timeout`] if no rank sets the key in time,
+    /// - [`Error::Gone`] if all other ranks have ended,
+    /// - the errors of the [store](Self#errors).
     pub fn get(&self, key: &str) -> Result<Vec<u8>> {
         Ok(self.get_all(&[key])?.swap_remove(0))
     }
 
-    /// The values of several keys; waits until all of them are there.
+    /// Waits until all of the keys are set, and returns their values.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -239,22 +245,25 @@ impl Exchange {
         }
     }
 
-    /// The value of a key that `rank` sets; waits until it does, or has ended without.
+    /// Waits until `rank` sets a key, and returns its value. Fails as soon as `rank` ends without setting it.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
     /// # exchange.set("plan", b"abc")?;
-    /// // Where rank 0 ends without having set it, this is an error at once.
+    /// // If rank 0 ends without setting the key, this call fails immediately.
     /// assert_eq!(exchange.get_from(0, "plan")?, b"abc");
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that there is none, and a key of another length; [`Error::Timeout`]; [`Error::Gone`] where
-    /// that rank has ended without; what the [store](Self#errors) says.
+    /// Returns
+    /// - [`Error::InvalidArgument`] if `rank` is out of range or the key has another length,
+    /// - [`Error::Timeout`] if `rank` does not set the key in time,
+    /// - [`Error::Gone`] if `rank` has ended without setting it,
+    /// - the errors of the [store](Self#errors).
     pub fn get_from(&self, rank: usize, key: &str) -> Result<Vec<u8>> {
         let operation = "Exchange::get_from";
         check_rank(operation, rank, self.size())?;
@@ -263,7 +272,7 @@ impl Exchange {
         Ok(self.view.values(operation, &what, &asked, &self.deadline(), |_, _| None)?.swap_remove(0))
     }
 
-    /// The value of a key, if it is there now.
+    /// Returns the value of a key, or `None` if it is not set. Does not wait.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -277,19 +286,19 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a key of another length; what the [store](Self#errors) says.
+    /// Returns [`Error::InvalidArgument`] if the key has another length, and the errors of the [store](Self#errors).
     pub fn try_get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let name = self.name("Exchange::try_get", key)?;
         Ok(self.view.store.get(&[&name], Duration::ZERO)?.swap_remove(0))
     }
 
-    /// Adds to a number and returns the sum. The key holds it as decimal text; where there is none, it is 0.
+    /// Adds to a number and returns the sum. The key holds the number as decimal text. A key that is not set counts as 0.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
-    /// // Each rank that comes gets another piece of work.
+    /// // Each caller gets another piece of work.
     /// let piece = exchange.add("next", 1)? - 1;
     /// assert_eq!(piece, 0);
     /// # Ok(())
@@ -297,14 +306,16 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a key of another length; [`Error::Exchange`] where it holds no number, or the sum is none; what the
-    /// [store](Self#errors) says.
+    /// Returns
+    /// - [`Error::InvalidArgument`] if the key has another length,
+    /// - [`Error::Exchange`] if the value is not a number, or the sum overflows,
+    /// - the errors of the [store](Self#errors).
     pub fn add(&self, key: &str, by: i64) -> Result<i64> {
         let name = self.name("Exchange::add", key)?;
         self.view.store.add(&name, by, self.timeout())
     }
 
-    /// Sets a key if its value is `expected`; `None` means that it is not there.
+    /// Sets a key if its value is `expected`. `None` means that it is not set.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Swap, Threads};
@@ -319,14 +330,14 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// As [`set`](Self::set). That the value is another one is no error.
+    /// As [`set`](Self::set). Another value is not an error: the call returns [`Swap::Found`].
     pub fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8]) -> Result<Swap> {
         let name = self.name("Exchange::compare_and_set", key)?;
         check_value("Exchange::compare_and_set", value.len())?;
         self.view.store.compare_and_set(&name, expected, value, self.timeout())
     }
 
-    /// Removes a key, and says whether it was there.
+    /// Deletes a key. Returns whether it was set.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, Threads};
@@ -340,7 +351,7 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// As [`try_get`](Self::try_get). That there is no such key is no error.
+    /// As [`try_get`](Self::try_get). A key that is not set is not an error.
     pub fn delete(&self, key: &str) -> Result<bool> {
         let name = self.name("Exchange::delete", key)?;
         self.view.store.delete(&name, self.timeout())

@@ -116,6 +116,7 @@ pub use tcp::{Tcp, TcpPlace};
 pub use threads::{ThreadStore, Threads};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use view::Came;
+pub(crate) use vote::No;
 pub use vote::Vote;
 #[cfg(feature = "nccl")]
 pub(crate) use wire::{Reader, Writer};

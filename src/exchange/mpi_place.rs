@@ -1,4 +1,4 @@
-//! Where the ranks of an MPI job meet.
+//! The exchange of the ranks of an MPI job.
 
 use std::time::Duration;
 
@@ -17,12 +17,16 @@ use crate::deadline::{Deadline, default_timeout};
 use crate::error::Error;
 use crate::error::Result;
 
-/// Where the ranks of an MPI communicator meet, and who of them shares a host: what a launcher such as `mpirun` has started.
+/// The meeting place of the ranks of an MPI communicator, which a launcher such as `mpirun` has started. It
+/// also says which ranks share a host.
 ///
-/// MPI is asked once, by all ranks together, and only to begin with: rank 0 listens on a port that the system chooses, MPI tells the others
-/// which, and from then on a [`Tcp`] carries what the ranks say, so that waits have deadlines and who has died is noticed. Where all ranks
-/// are on one host, no other host can reach that port; else all can, and the addresses of all network interfaces of rank 0's host are tried, and its
-/// name. Where a cluster wants a certain one, a [`TcpPlace`] with MPI's ranks does it.
+/// MPI is used only for the start. Rank 0 listens on a port that the system chooses, and MPI tells the
+/// other ranks which one. After that, the ranks communicate over a [`Tcp`] store, so that waits have
+/// deadlines and the death of a rank is noticed.
+///
+/// If all ranks are on one host, other hosts cannot reach the port. Otherwise they can: the ranks try the
+/// addresses of all network interfaces of rank 0's host, and its name. To choose an address, pass the
+/// ranks of MPI to a [`TcpPlace`].
 ///
 /// Needs the feature `mpi`.
 ///
@@ -55,10 +59,11 @@ pub struct MpiPlace {
 }
 
 impl MpiPlace {
-    /// Wraps `MPI_Iallgather` and `MPI_Ibcast`: a place for all ranks of `comm`, with their ranks there. All of them call it,
-    /// in the same order as their other collectives on `comm`.
+    /// Makes a meeting place of all ranks of `comm`, which keep their ranks. Wraps `MPI_Iallgather` and
+    /// `MPI_Ibcast`.
     ///
-    /// It waits for the [default timeout](crate::default_timeout); see [`within`](Self::within).
+    /// This is a collective call: all ranks of `comm` make it, in the same order as their other
+    /// collectives on `comm`. It waits for the [default timeout](crate::default_timeout) at most.
     ///
     /// # Errors
     /// As [`within`](Self::within).
@@ -66,10 +71,13 @@ impl MpiPlace {
         Self::make("MpiPlace::new", comm, default_timeout())
     }
 
-    /// As [`new`](Self::new); this and what it [joins](Self::join) wait for `timeout` at most.
+    /// As [`new`](Self::new), with a timeout for this call and for the exchange that it [joins](Self::join).
     ///
-    /// The deadline is for ranks that do not come, and for one that comes when others have given up. Where a rank dies that has come, what becomes of the others is up to MPI, which ends all of
-    /// them unless it was told otherwise. After an [`Error::Timeout`], MPI still has a collective open on `comm`, and some memory for it is kept: no collective works there any more, and the end of MPI (`MPI_Finalize`) may wait for it.
+    /// The timeout applies if a rank does not call this, or calls it after others have given up. If a
+    /// rank dies during the call, MPI decides what happens to the others. By default, it ends all of them.
+    ///
+    /// After an [`Error::Timeout`], a collective on `comm` is still open, and its memory is kept. No
+    /// further collective works on `comm`, and `MPI_Finalize` may wait for the open one.
     ///
     /// ```
     /// # use gpucomm::exchange::MpiPlace;
@@ -84,14 +92,17 @@ impl MpiPlace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where a rank does not come, or others have given up; rank 0 may hear of that when it [joins](Self::join) only; [`Error::Exchange`] on all ranks where rank 0 cannot listen.
+    /// Returns
+    /// - [`Error::Timeout`] if a rank does not call this in time, or others have given up. Rank 0 may notice
+    ///   it only when it [joins](Self::join).
+    /// - [`Error::Exchange`] on all ranks if rank 0 cannot listen.
     pub fn within(comm: &SimpleCommunicator, timeout: Duration) -> Result<Self> {
         Self::make("MpiPlace::within", comm, timeout)
     }
 
     fn make(operation: &'static str, comm: &SimpleCommunicator, timeout: Duration) -> Result<Self> {
         let (rank, size) = (number(comm.rank()), number(comm.size()));
-        // Who is late has a deadline, too: so no collective here is one that blocks.
+        // Use nonblocking collectives only: a blocking one has no deadline.
         let call = Call { operation, rank, size, deadline: Deadline::after(timeout) };
         let here = host();
         let all = vec![0u64; 2 * size].leak();
@@ -132,27 +143,30 @@ impl MpiPlace {
         Ok(Self { rank, size, local_rank, local_size, host, timeout })
     }
 
-    /// This rank.
+    /// The number of this rank.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Which one this is of the ranks that share its host (by `MPI_Get_processor_name`, and what the system says), in their order: the device to take, where each has one.
+    /// The number of this rank among the ranks of its host, in their order. Use it as the device ordinal if
+    /// each rank has one GPU.
+    ///
+    /// Ranks share a host if `MPI_Get_processor_name` and the boot id of the system are equal.
     pub fn local_rank(&self) -> usize {
         self.local_rank
     }
 
-    /// How many ranks share this host.
+    /// The number of ranks of this host.
     pub fn local_size(&self) -> usize {
         self.local_size
     }
 
-    /// The exchange of all ranks: [`Exchange::join`] with its [store](Self::store).
+    /// Joins the exchange of all ranks. The same as [`Exchange::join_within`] with the [store](Self::store).
     ///
     /// # Errors
     /// As [`store`](Self::store) and [`Exchange::join_within`].
@@ -161,7 +175,7 @@ impl MpiPlace {
         Exchange::join_within(self.store()?, timeout)
     }
 
-    /// The store of this rank.
+    /// Connects to the store.
     ///
     /// ```
     /// # use gpucomm::exchange::{Exchange, MpiPlace};
@@ -174,7 +188,7 @@ impl MpiPlace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses; those of [`TcpPlace::connect`].
+    /// Returns [`Error::Timeout`] if rank 0 cannot be reached at any of its addresses, and the errors of [`TcpPlace::connect`].
     pub fn store(self) -> Result<Tcp> {
         match self.host {
             Host::Own(server) => Ok(*server),
@@ -183,7 +197,7 @@ impl MpiPlace {
     }
 }
 
-/// What all ranks do together to begin with.
+/// The collective call that makes the place.
 struct Call {
     operation: &'static str,
     rank: usize,
@@ -192,7 +206,8 @@ struct Call {
 }
 
 impl Call {
-    /// What `request` was for, when it is done. Its memory lasts as long as the process: a request cannot be taken back.
+    /// Waits for `request`, and returns its data. The data lives as long as the process, because a request
+    /// cannot be cancelled.
     fn within<D: ?Sized>(&self, request: Request<'static, D, StaticScope>, missing: &str) -> Result<&'static D> {
         let mut request = Some(request);
         let done = self.deadline.until(|| match request.take().map(Request::test_with_data) {
@@ -203,14 +218,14 @@ impl Call {
             }
             None => Ok(None),
         })?;
-        // Dropped, it panics.
+        // Dropping an open request panics.
         std::mem::forget(request);
         let Self { operation, rank, size, .. } = self;
         done.ok_or_else(|| self.deadline.error(operation, format!("rank {rank} of {size}: {missing}")))
     }
 }
 
-/// A name of this host, as MPI and the system have it.
+/// Identifies this host, by its MPI processor name and the boot id of the system.
 fn host() -> [u64; 2] {
     let name = mpi::environment::processor_name().unwrap_or_default();
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -218,7 +233,7 @@ fn host() -> [u64; 2] {
     [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| name[at + byte])))
 }
 
-/// The number of a rank, or of ranks, which MPI has as a signed one.
+/// Converts a rank, or a number of ranks, of MPI, which are signed.
 fn number(rank: mpi::topology::Rank) -> usize {
     usize::try_from(rank).unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! What one rank leaves for the others under a key, without all doing something together: for who compares what ranks are about to do.
+//! Notes: values that one rank leaves for the others, without a collective call. Checked mode uses them
+//! to compare the operations of ranks.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 impl Exchange {
-    /// The name of a note in the store.
+    /// The key of a note in the store.
     fn note(&self, key: &str) -> String {
         format!("{}n/{key}", self.view.path)
     }
@@ -19,7 +20,7 @@ impl Exchange {
         self.view.store.set(&self.note(key), value, within)
     }
 
-    /// Leaves a note, unless somebody has left one under that key: what stands there then.
+    /// Leaves a note, unless there is already one under this key. Returns the value that is now there.
     pub(crate) fn leave_first(
         &self,
         operation: &'static str,
@@ -38,23 +39,24 @@ impl Exchange {
         }
     }
 
-    /// The notes under these keys, beside each of which stands the rank that leaves it; waits `within` for those that are not there.
+    /// Reads notes. Each key comes with the rank that leaves the note. Waits up to `within` for missing
+    /// notes, until a rank ends without leaving its note.
     pub(crate) fn notes(&self, keys: &[(usize, String)], within: Duration) -> Result<Vec<Came>> {
         let keys: Vec<_> = keys.iter().map(|(rank, key)| (*rank, self.note(key))).collect();
         let came = self.view.await_keys(&keys, &Deadline::after(within), |came| {
             Ok(came.iter().any(|came| matches!(came, Came::Ended(_))))
         });
         match came {
-            // The store is slow to answer: whoever asks has a deadline of its own.
+            // The store is slow. The caller has its own deadline and asks again.
             Err(Error::Timeout { .. }) => Ok(vec![Came::NotYet; keys.len()]),
             came => came,
         }
     }
 
-    /// The notes that stand under these keys now.
+    /// Reads the notes that exist now.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where the store does not answer: nobody knows whether they stand there.
+    /// Returns [`Error::Timeout`] if the store does not answer. It is then unknown whether the notes exist.
     pub(crate) fn notes_now(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut all = Vec::with_capacity(keys.len());
         for part in keys.chunks(MAX_KEYS) {
@@ -65,7 +67,7 @@ impl Exchange {
         Ok(all)
     }
 
-    /// The note under a key that any rank may leave; waits `within` for it.
+    /// Reads a note that any rank may leave. Waits up to `within` for it.
     pub(crate) fn note_of_any(&self, key: &str, within: Duration) -> Result<Option<Vec<u8>>> {
         match self.view.store.get(&[&self.note(key)], within) {
             Err(Error::Timeout { .. }) => Ok(None),
@@ -73,12 +75,12 @@ impl Exchange {
         }
     }
 
-    /// Takes a note away. One that stays costs its bytes until the generation ends.
+    /// Deletes a note. If that fails, the note takes space in the store until the generation ends.
     pub(crate) fn take_note(&self, key: &str) {
         let _ = self.view.store.delete(&self.note(key), GRACE);
     }
 
-    /// Takes all notes away whose keys begin with `prefix`, which ends with `/`.
+    /// Deletes all notes whose keys begin with `prefix`, which ends with `/`.
     pub(crate) fn take_notes(&self, prefix: &str) {
         let _ = self.view.store.clear(&self.note(prefix), GRACE);
     }

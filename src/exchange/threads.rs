@@ -1,12 +1,13 @@
 //! A store for ranks that are threads of one process.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::store::{Store, Swap, check_rank, check_value, nonce};
 use super::table::{Departures, Outcome, Table};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::{Condvar, Mutex, MutexGuard};
 
 #[derive(Debug, Default)]
 struct State {
@@ -23,8 +24,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No call panics half-way through a change, so the state is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn change<T>(
@@ -117,7 +117,7 @@ impl Store for ThreadStore {
             if left.is_zero() || all_set || state.departures.count() != departed {
                 break;
             }
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.changed.wait_timeout(state, left);
         }
         let values: Vec<_> = keys.iter().map(|key| state.table.get(key.as_bytes())).collect();
         // Copy them without the lock.

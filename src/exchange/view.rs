@@ -1,54 +1,56 @@
-//! Who takes part in an exchange, and where its keys lie.
+//! The members of an exchange, and how they wait for each other's keys in the store.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::digest::short;
 use super::store::{MAX_KEYS, Store};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 
-/// How long one look into the store lasts while something is waited for. A store that knows wakes us before, when a rank ends.
+/// The longest single request to the store while a rank waits. A store that notices the end of a rank
+/// answers earlier.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 
-/// How long what must follow a decision may take when the deadline has been reached by it.
+/// The time for the steps that must follow a decision, if the deadline passes while it is made.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 /// A rank of a view.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Member {
-    /// Its rank in the store.
+    /// The rank in the store.
     pub(super) root: usize,
-    /// By what number the store knows this start of it.
+    /// The number by which the store identifies this start of the rank.
     pub(super) id: u64,
 }
 
-/// How far a view is in what all of its ranks do together.
+/// The progress of a view through its collective calls.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// The round that comes next.
+    /// The number of the last round.
     pub(super) next: u64,
-    /// Keys that this rank has set for earlier rounds.
+    /// The keys that this rank has set in earlier rounds.
     pub(super) own: Vec<(u64, String)>,
-    /// How often each subset has been made.
+    /// How often each subset of the ranks was made.
     pub(super) subsets: HashMap<Vec<usize>, u64>,
 }
 
-/// Ranks that take part, and the keys of one generation.
+/// The ranks of an exchange, and the place of their keys in the store, in one generation.
 pub(super) struct View {
     pub(super) store: Arc<dyn Store>,
-    /// What the keys of all generations of this view begin with.
+    /// The prefix of the keys of all generations.
     pub(super) base: String,
-    /// What the keys of this generation begin with.
+    /// The prefix of the keys of this generation.
     pub(super) path: String,
     pub(super) generation: u64,
-    /// In the order of ranks.
+    /// The members, in the order of their ranks.
     pub(super) members: Vec<Member>,
     pub(super) rank: usize,
     pub(super) progress: Mutex<Progress>,
-    /// Those who went on without the others, once that was decided.
+    /// The view of the ranks that continue without the others, after the ranks have decided so.
     pub(super) survivors: OnceLock<Arc<View>>,
 }
 
@@ -64,33 +66,33 @@ impl fmt::Debug for View {
     }
 }
 
-/// What came for one of several keys that members were to set.
+/// The state of a key that a member sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Came {
     Value(Vec<u8>),
-    /// The member has ended without it.
+    /// The member has ended without setting the key. The text says how it ended.
     Ended(String),
     NotYet,
 }
 
 impl View {
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
-        // What stands in it is whole after each of the short steps that hold it.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock()
     }
 
     pub(super) fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// The number of the next thing that all do together. Every rank counts for itself.
+    /// Begins a collective call, and returns its number. Each rank counts for itself.
     pub(super) fn round(&self) -> u64 {
         let mut progress = self.progress();
         progress.next += 1;
         progress.next
     }
 
-    /// A view with other members, below this one. It must hold this rank.
+    /// Makes a view of some of the ranks, whose keys start with `base`. Returns `None` if this rank is not
+    /// one of them.
     pub(super) fn child(&self, base: String, ranks: &[usize]) -> Option<Self> {
         let rank = ranks.iter().position(|rank| *rank == self.rank)?;
         let base = short(base);
@@ -106,10 +108,10 @@ impl View {
         })
     }
 
-    /// Waits until each of the keys is there, of which the member stands beside it, until the first of those members has ended without
-    /// it, or until time is up; or, with `enough`, until that says so.
+    /// Waits for keys. Each key comes with the member that sets it.
     ///
-    /// What is there is in the answer in any case, and what ended members have set before they did.
+    /// Returns when all keys are set, when `enough` returns true, or when the deadline passes. The result
+    /// has the values that are set at that time, including those that members set before they ended.
     pub(super) fn await_keys(
         &self,
         keys: &[(usize, String)],
@@ -120,14 +122,15 @@ impl View {
         let mut first = true;
         loop {
             let left = deadline.remaining();
-            // The first look is short, as who is waited for may have ended long ago.
+            // Make the first request short: the member may have ended before this call.
             let look = if first { LOOK / 25 } else { LOOK };
             first = false;
             self.look(keys, &mut came, left.min(look), deadline)?;
             if came.iter().all(|came| matches!(came, Came::Value(_))) {
                 return Ok(came);
             }
-            // Before the ends are asked for, so that one more look sees whatever was set before an end.
+            // Check the deadline before asking for the ends. If it passes in between, the loop reads the keys once
+            // more, and so sees everything that was set before an end.
             let up = deadline.expired();
             let ends = self.ends(keys, &came, deadline)?;
             if ends.iter().any(Option::is_some) {
@@ -144,7 +147,7 @@ impl View {
         }
     }
 
-    /// Takes what is there of the keys that have not come; waits `within` for some of them.
+    /// Reads the missing keys that are set. Waits up to `within` for the first key that is not.
     fn look(&self, keys: &[(usize, String)], came: &mut [Came], within: Duration, deadline: &Deadline) -> Result<()> {
         let missing: Vec<usize> = (0..keys.len()).filter(|at| came[*at] == Came::NotYet).collect();
         let mut within = within;
@@ -153,7 +156,7 @@ impl View {
             for (at, value) in part.iter().zip(patiently(deadline, || self.store.get(&names, within))?) {
                 match value {
                     Some(value) => came[*at] = Came::Value(value),
-                    // One that is waited for in vain is enough.
+                    // The call has waited for one key. Do not wait for the others, too.
                     None => within = Duration::ZERO,
                 }
             }
@@ -161,7 +164,7 @@ impl View {
         Ok(())
     }
 
-    /// How those ended whose keys have not come.
+    /// For each missing key, how its member has ended, if it has.
     fn ends(&self, keys: &[(usize, String)], came: &[Came], deadline: &Deadline) -> Result<Vec<Option<String>>> {
         let mut ends = vec![None; keys.len()];
         let missing: Vec<usize> = (0..keys.len()).filter(|at| came[*at] == Came::NotYet).collect();
@@ -174,8 +177,9 @@ impl View {
         Ok(ends)
     }
 
-    /// The values of keys, each of which one member sets; an error that names who has not. The first value that `objection` has something
-    /// against, which knows whose it is, ends it at once.
+    /// Waits for keys, and returns their values. Each key comes with the member that sets it. The error
+    /// names the members that have not set theirs. `objection` gets each rank and its value, and may
+    /// return an error, which ends the wait immediately.
     pub(super) fn values(
         &self,
         operation: &'static str,
@@ -217,7 +221,7 @@ impl View {
     }
 }
 
-/// Asks a store again that took too long for a short question, until the deadline of the whole is reached.
+/// Repeats a short request that has timed out, until the deadline of the whole call passes.
 pub(super) fn patiently<T>(deadline: &Deadline, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match ask() {
@@ -227,7 +231,7 @@ pub(super) fn patiently<T>(deadline: &Deadline, mut ask: impl FnMut() -> Result<
     }
 }
 
-/// Who has not come, in words.
+/// Names the missing ranks in words.
 pub(super) fn not_come(missing: &[usize], size: usize) -> String {
     let list = missing.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     match missing.len() {

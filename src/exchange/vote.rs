@@ -31,6 +31,17 @@ pub struct Vote {
     pub no: Vec<(usize, String)>,
     /// The ranks that did not vote: `has not come` by the deadline, or how the rank ended.
     pub missing: Vec<(usize, String)>,
+    /// The ranks of `no` that may vote yes next time.
+    pub(crate) not_ready: Vec<usize>,
+    /// The ranks of `missing` that have not ended: they may still come.
+    pub(crate) late: Vec<usize>,
+}
+
+/// Why a rank votes no.
+pub(crate) struct No {
+    pub(crate) why: String,
+    /// Whether the rank may vote yes next time.
+    pub(crate) is_not_ready: bool,
 }
 
 impl Vote {
@@ -50,6 +61,11 @@ impl fmt::Display for Vote {
         f.write_str(&no.chain(missing).collect::<Vec<_>>().join("; "))
     }
 }
+
+/// The answers of a ballot.
+const NO: u8 = 0;
+const YES: u8 = 1;
+const NOT_READY: u8 = 2;
 
 impl Exchange {
     /// Every rank votes yes (`Ok`) or no (`Err`, with the reason), and all ranks get the same
@@ -75,18 +91,18 @@ impl Exchange {
     /// Returns the errors of the [store](Self#errors), and [`Error::Timeout`] only if the store
     /// does not answer. A rank that does not come, or votes no, is no error.
     pub fn vote(&self, ballot: Result<(), String>) -> Result<Vote> {
-        self.vote_on("", ballot)
+        self.vote_on("", ballot.map_err(|why| No { why, is_not_ready: false }))
     }
 
     /// As [`Exchange::vote`], on a matter: a yes to another matter counts as a no. A vote of the
     /// program has no matter.
-    pub(crate) fn vote_on(&self, matter: &str, ballot: Result<(), String>) -> Result<Vote> {
+    pub(crate) fn vote_on(&self, matter: &str, ballot: Result<(), No>) -> Result<Vote> {
         let operation = "Exchange::vote";
         let deadline = self.deadline();
         let round = self.view.round();
         let ballot = match &ballot {
-            Ok(()) => Writer::default().u8(1).text(clipped(matter)),
-            Err(why) => Writer::default().u8(0).text(clipped(why)),
+            Ok(()) => Writer::default().u8(YES).text(clipped(matter)),
+            Err(no) => Writer::default().u8(if no.is_not_ready { NOT_READY } else { NO }).text(clipped(&no.why)),
         };
         // A rank that votes shortly before the deadline learns the result, too, even if the store
         // is busy for a moment.
@@ -160,15 +176,23 @@ pub(super) fn count(round: u64, matter: &str, came: &[Came]) -> Vote {
         if let Some(how) = absent(came) {
             vote.missing.push((rank, how));
         }
+        if *came == Came::NotYet {
+            vote.late.push(rank);
+        }
         let Came::Value(value) = came else { continue };
         let mut reader = Reader(value.get(1..).unwrap_or_default());
         match (value.first(), reader.u8(), reader.text()) {
-            (Some(&kind::VOTE), Some(1), Some(theirs)) if theirs == matter => {}
-            (Some(&kind::VOTE), Some(1), Some(theirs)) => {
+            (Some(&kind::VOTE), Some(YES), Some(theirs)) if theirs == matter => {}
+            (Some(&kind::VOTE), Some(YES), Some(theirs)) => {
                 let why = format!("it votes on {}, expected {}", named(theirs), named(matter));
                 vote.no.push((rank, why));
             }
-            (Some(&kind::VOTE), Some(_), Some(why)) => vote.no.push((rank, why.to_owned())),
+            (Some(&kind::VOTE), Some(answer), Some(why)) => {
+                vote.no.push((rank, why.to_owned()));
+                if answer == NOT_READY {
+                    vote.not_ready.push(rank);
+                }
+            }
             (other, ..) => {
                 let why = format!("expected vote as round {round}, got {}", kind::name(other));
                 vote.no.push((rank, why));
@@ -193,12 +217,18 @@ pub(super) fn encode(vote: &Vote) -> Vec<u8> {
     let list = |writer: Writer, list: &[(usize, String)]| {
         list.iter().fold(writer.count(list.len()), |writer, (rank, why)| writer.count(*rank).text(clipped(why)))
     };
-    list(list(Writer::default(), &vote.no), &vote.missing).0
+    let ranks = |writer: Writer, ranks: &[usize]| {
+        ranks.iter().fold(writer.count(ranks.len()), |writer, rank| writer.count(*rank))
+    };
+    let writer = list(list(Writer::default(), &vote.no), &vote.missing);
+    ranks(ranks(writer, &vote.not_ready), &vote.late).0
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Option<Vote> {
     let mut reader = Reader(bytes);
     let mut list = || reader.list(|reader| Some((reader.count()?, reader.text()?.to_owned())));
     let (no, missing) = (list()?, list()?);
-    reader.end(Vote { no, missing })
+    let mut ranks = || reader.list(Reader::count);
+    let (not_ready, late) = (ranks()?, ranks()?);
+    reader.end(Vote { no, missing, not_ready, late })
 }

@@ -1,6 +1,6 @@
 //! What a launcher has started, as users hold it.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::choose::choose;
@@ -11,6 +11,7 @@ use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::launchers::Launcher;
+use crate::lock::Mutex;
 
 /// Who this process is among those that a launcher has started, and where they meet; see the [module](super).
 ///
@@ -63,7 +64,7 @@ impl Launch {
     pub fn from_env() -> Result<Self> {
         static OF_ENVIRONMENT: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
         let shared = Shared::read(&Environment(&of_process))?;
-        let mut known = OF_ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = OF_ENVIRONMENT.lock();
         // Where ranks meet, rank 0 can listen once only.
         let shared = match known.upgrade().filter(|known| known.is_like(&shared)) {
             Some(known) => known,
@@ -121,7 +122,7 @@ impl Launch {
     pub fn local(self, rank: usize, size: usize) -> Result<Self> {
         let operation = "Launch::local";
         let Self { shared, timeout } = self;
-        if shared.exchange.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if shared.exchange.lock().is_some() {
             return Err(Error::InvalidUsage { operation, reason: "the ranks have met already".to_owned() });
         }
         let claim = Claim { local_rank: Some(rank), local_size: Some(size), ..shared.claim.clone() };

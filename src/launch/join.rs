@@ -1,6 +1,6 @@
 //! How the ranks of a launch come together.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::{Launch, Secret, Shared};
@@ -37,7 +37,7 @@ impl Launch {
     /// [`Error::InvalidUsage`] where nothing says where ranks meet. [`Error::Timeout`] where some do not come, or rank 0 is not reached. [`Error::Exchange`] where rank 0 cannot listen, or those who meet
     /// there are of another job, another number of ranks, or do not have the same secret.
     pub fn join(&self) -> Result<Exchange> {
-        let mut exchange = self.shared.exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut exchange = self.shared.exchange.lock();
         if let Some(exchange) = &*exchange {
             return Ok(exchange.within(self.timeout()));
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::setup::unique_id::UniqueId;
 use crate::cuda::{Ask, Device, Done};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 
 const OPERATION: &str = "Communicator::begin_rank";
 
@@ -119,7 +120,7 @@ impl Ask for Asked {
 
 impl Progress {
     fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Never waits.

@@ -1,7 +1,6 @@
 //! A program that all ranks of a clique run, each on a thread of its own.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::clique::Clique;
@@ -13,6 +12,7 @@ use super::rank::helper;
 use super::raw::outside::outside_of_host_functions;
 use super::validate::departure::Run;
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 
 const SPMD: &str = "spmd";
 
@@ -130,10 +130,10 @@ impl Clique {
                 Err(error) => Err(E::from(error)),
             };
             let outcome = result.as_ref().map(drop).map_err(known);
-            *results[communicator.rank()].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            *results[communicator.rank()].lock() = Some(result);
             outcome
         });
-        let mut results = results.into_iter().map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let mut results = results.into_iter().map(|result| result.into_inner());
         match outcome {
             Ok(()) => results.map(|result| result.and_then(Result::ok)).collect::<Option<_>>().ok_or_else(|| {
                 let reason = "a rank ended without a value".into();
@@ -159,7 +159,7 @@ impl Clique {
         let fail = |failure: Failure| {
             let reason = failure.text().to_owned();
             let is_first = {
-                let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut failures = failures.lock();
                 failures.push(failure);
                 failures.len() == 1
             };
@@ -188,11 +188,11 @@ impl Clique {
         // Held until all threads are there, or one is not to be had.
         let go = Mutex::new(true);
         thread::scope(|scope| {
-            let mut held = go.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut held = go.lock();
             let start = |rank| {
                 let (run, go) = (&run, &go);
                 let wait_and_run = move || {
-                    let go = *go.lock().unwrap_or_else(PoisonError::into_inner);
+                    let go = *go.lock();
                     if go {
                         run(rank);
                     }
@@ -207,7 +207,7 @@ impl Clique {
             threads.into_iter().for_each(|thread| drop(thread.join()));
             Ok::<_, Error>(())
         })?;
-        match blame(failures.into_inner().unwrap_or_else(PoisonError::into_inner)).map(Failure::into_what) {
+        match blame(failures.into_inner()).map(Failure::into_what) {
             None => Ok(()),
             Some(What::Error(rank)) => Err(Stopped::Returned(rank)),
             Some(What::Panic(payload)) => panic::resume_unwind(payload),

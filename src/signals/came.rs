@@ -1,8 +1,6 @@
 //! Which signals have come to this process, and what the handler does.
 
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -10,6 +8,7 @@ use libc::c_int;
 use signal_hook::low_level::{emulate_default_handler, register, signal_name};
 
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 
 /// Those that ask a program to end, or that managers of jobs are told to send before they do; all end one that does not handle them.
 const SIGNALS: [c_int; 7] =
@@ -75,7 +74,7 @@ impl Set {
 
     /// One more waits for them: from now on they do not end the process.
     pub(super) fn watch(self, operation: &'static str) -> Result<()> {
-        let mut handled = HANDLED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handled = HANDLED.lock();
         for at in self.each().filter(|at| *handled & (1 << at) == 0).collect::<Vec<_>>() {
             // SAFETY: `arrived` loads and stores atomics, reads a clock, and calls a function for use in handlers.
             let registered = unsafe { register(SIGNALS[at], move || arrived(at)) };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use super::why::{Failed, Reason};
 use crate::callbacks;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 
 /// A request, and what has become of it.
 pub(super) struct Shared<R: Request> {
@@ -41,7 +42,7 @@ impl<R: Request> Shared<R> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Ends it, and runs no user code: the request goes to the thread that takes the answer, and comes back from here if nobody wants that.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use super::completion::Looks;
@@ -18,6 +18,7 @@ use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::{Communicator, abort_all};
 
 /// Where the ranks come from.
@@ -64,10 +65,6 @@ pub(super) enum Way<'a> {
 /// How long what the device has may take to end, after an abort.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Core {
     pub(super) fn new(options: WorldOptions, source: Source) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
@@ -85,7 +82,7 @@ impl Core {
     }
 
     pub(super) fn now(&self) -> Option<Arc<Generation>> {
-        lock(&self.now).clone()
+        self.now.lock().clone()
     }
 
     /// What tells this that a generation has failed.
@@ -101,7 +98,7 @@ impl Core {
     /// A request has failed, in a way that perhaps ends the communicator.
     fn alarmed(&self, number: u64, error: &Error) {
         // One that begins now has begun then.
-        drop(lock(&self.next));
+        drop(self.next.lock());
         let Some(generation) = self.now().filter(|generation| generation.number == number) else { return };
         let alone = matches!(error, Error::InvalidUsage { .. } | Error::InvalidArgument { .. });
         if !alone || generation.failure().is_some() {
@@ -154,10 +151,9 @@ impl Core {
     pub(super) fn turn_until(&self, deadline: &Deadline) -> Option<MutexGuard<'_, ()>> {
         loop {
             match self.turn.try_lock() {
-                Ok(turn) => return Some(turn),
-                Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
-                Err(TryLockError::WouldBlock) if deadline.expired() => return None,
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+                Some(turn) => return Some(turn),
+                None if deadline.expired() => return None,
+                None => std::thread::sleep(Duration::from_millis(1)),
             }
         }
     }
@@ -169,7 +165,7 @@ impl Core {
         let size = communicators.first().map_or(0, Communicator::size);
         let elsewhere = size > communicators.len();
         // Who submits meanwhile waits for this.
-        let mut next = lock(&self.next);
+        let mut next = self.next.lock();
         let mut waiting = std::mem::take(&mut *next);
         // What was submitted to as many ranks as there were is for no others: all ranks see that, in all processes.
         let same = number == 1 || before == size;
@@ -184,7 +180,7 @@ impl Core {
         // Of this attempt: there may be another one with the same number.
         let alive = Arc::new(AtomicBool::new(true));
         let made = self.make(number, communicators, &queues, &alive).map(|generation| {
-            *lock(&self.now) = Some(Arc::clone(&generation));
+            *self.now.lock() = Some(Arc::clone(&generation));
             (self.vitals.up(number, size), generation)
         });
         drop(next);
@@ -225,7 +221,7 @@ impl Core {
 
     /// Tells ranks elsewhere that this one has ended: why it has failed, if it has.
     pub(super) fn tell_others(&self, cause: Option<&Error>) -> Telling {
-        match &*lock(&self.source) {
+        match &*self.source.lock() {
             Source::Far(exchange) => listen::tell(exchange, cause),
             Source::Here | Source::Given => Telling::default(),
         }
@@ -265,7 +261,7 @@ impl Core {
     fn order(&self, number: u64, seats: &[Arc<Seat>], alive: &Arc<AtomicBool>) -> Result<Order> {
         let (me, alive) = (Weak::clone(&self.me), Arc::clone(alive));
         let goes_on = move || alive.load(Ordering::Acquire) && me.upgrade().is_some_and(|core| core.is_up(number));
-        match (&*lock(&self.source), seats) {
+        match (&*self.source.lock(), seats) {
             (Source::Far(exchange), [seat, ..]) => {
                 listen::others(exchange, goes_on.clone(), self.alarm(number))?;
                 if !self.options.sequenced {
@@ -290,7 +286,7 @@ impl Core {
 
     /// Where a request for a rank of a generation goes, if not refused.
     pub(super) fn way(&self, number: u64, rank: usize) -> Result<Way<'_>, (Reason, Error)> {
-        let mut next = lock(&self.next);
+        let mut next = self.next.lock();
         match self.vitals.now() {
             (_, Phase::Closed) => Err((Reason::Closed, refused("the world was shut down".to_owned()))),
             (now, Phase::Up) if now == number => {
@@ -321,12 +317,12 @@ impl Core {
 
     /// The requests that wait for the next generation.
     pub(super) fn next(&self) -> Vec<Arc<Queue>> {
-        lock(&self.next).values().cloned().collect()
+        self.next.lock().values().cloned().collect()
     }
 
     /// Nothing more comes.
     pub(super) fn close_next(&self) {
-        let queues = std::mem::take(&mut *lock(&self.next));
+        let queues = std::mem::take(&mut *self.next.lock());
         for queue in queues.values() {
             refuse(queue, Reason::Closed, &refused("the world was shut down".to_owned()));
         }

@@ -1,8 +1,8 @@
 //! The order of lanes, on all ranks: the sequencer.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::lane::{LONGEST, Lane, key_of, takes_part};
@@ -10,6 +10,7 @@ use super::queue::Queue;
 use super::threads::spawn;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
+use crate::lock::Mutex;
 
 /// Whose turn it is. What has no lane is of one of its own, in which all take part.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Order {
             Self::None => false,
             Self::Here(lanes) => {
                 let key = key_of(lane);
-                let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut lanes = lanes.lock();
                 let known = lanes.entry(Arc::clone(&key)).or_default();
                 let submitted = known.submitted.entry(rank).or_default();
                 *submitted += 1;
@@ -160,6 +161,6 @@ mod tests {
         let (order, queues) = (Order::here(), [(0, Queue::new(4, true))]);
         assert!(order.announce(Some(&Lane::new("a")), 0, &queues));
         let Order::Here(lanes) = &order else { panic!("all are here") };
-        assert!(lanes.lock().unwrap().is_empty());
+        assert!(lanes.lock().is_empty());
     }
 }

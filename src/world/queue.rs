@@ -1,8 +1,8 @@
 //! The requests that wait for a rank.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use crate::callbacks;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hint::Apart;
+use crate::lock::{Condvar, Mutex, MutexGuard};
 
 /// The requests that wait for a rank, up to a bound.
 #[derive(Debug)]
@@ -150,7 +151,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.0.lock()
     }
 
     /// Tells the thread of the rank, which alone waits for it.
@@ -199,8 +200,7 @@ impl Queue {
         while !self.has_place(&state, lane)? {
             let Some(deadline) = deadline.filter(|deadline| !deadline.expired()) else { return Err(self.full()) };
             state.waiting += 1;
-            let waited = self.left.wait_timeout(state, deadline.remaining());
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.left.wait_timeout(state, deadline.remaining());
             state.waiting -= 1;
         }
         state.held += 1;
@@ -330,7 +330,7 @@ impl Queue {
                 looks.leave();
             }
             state.asleep = true;
-            state = self.came.wait_timeout(state, SLEEP).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.came.wait_timeout(state, SLEEP);
             state.asleep = false;
         }
     }

@@ -1,6 +1,6 @@
 //! A rank of a world, as who submits requests sees it.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::answer::{Answer, Shared};
@@ -21,6 +21,7 @@ use super::why::{Reason, SUBMIT};
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::MutexGuard;
 
 /// A rank of a generation of a [`World`](super::World), and how requests are submitted to it. Cheap to clone, and may be sent to other threads.
 ///
@@ -320,7 +321,7 @@ impl Rank {
 
     /// Held by who puts requests into the queues of several ranks: all ranks get them in one order, up or down.
     pub(super) fn together(&self) -> MutexGuard<'_, ()> {
-        self.core.together.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.together.lock()
     }
 
     /// The lane that it was given.

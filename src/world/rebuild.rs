@@ -1,6 +1,6 @@
 //! From a generation that has failed to the next one.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Source};
@@ -37,7 +37,7 @@ pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Res
     }
     let Some(old) = core.now() else { return Err(usage("there was no generation before")) };
     // Not held while ranks meet: who ends the world tells others of it there.
-    let source = || core.source.lock().unwrap_or_else(PoisonError::into_inner);
+    let source = || core.source.lock();
     let exchange = match &*source() {
         Source::Here => None,
         Source::Far(exchange) => Some(exchange.within(exchange.timeout())),

@@ -1,7 +1,7 @@
 //! A rank of a generation: what it owns, and its threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::cuda::{Device, Stream};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::hint::Apart;
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::Communicator;
 
 /// A rank of a generation.
@@ -113,17 +114,17 @@ impl Seat {
     }
 
     pub(super) fn communicator(&self) -> Option<Arc<Communicator>> {
-        self.communicator.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.communicator.0.lock().clone()
     }
 
     /// The communicator, for who ends it.
     pub(super) fn take_communicator(&self) -> Option<Arc<Communicator>> {
-        self.communicator.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.communicator.0.lock().take()
     }
 
     /// Gives it back.
     pub(super) fn put_back(&self, communicator: Arc<Communicator>) {
-        *self.communicator.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(communicator);
+        *self.communicator.0.lock() = Some(communicator);
     }
 
     /// The error of what has begun, and was not done in time.
@@ -136,7 +137,7 @@ impl Seat {
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<dyn Task>>> {
-        self.current.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.0.lock()
     }
 
     /// Whether its thread is enqueuing something.
@@ -167,7 +168,7 @@ impl Seat {
         };
         let actor = spawn(format!("gpucomm-rank-{}", self.rank), run)?;
         let watcher = spawn(format!("gpucomm-done-{}", self.rank), move || looks.run());
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         threads.push(actor);
         // Where there is none, the queue is closed by who hears of it, and the first one ends.
         threads.push(watcher?);
@@ -178,7 +179,7 @@ impl Seat {
     pub(super) fn join(&self, deadline: &Deadline) -> bool {
         let now = Deadline::after(Duration::ZERO);
         let deadline = if self.is_stuck() { &now } else { deadline };
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         let over = || Ok(threads.iter().all(JoinHandle::is_finished).then_some(()));
         let ended = matches!(deadline.until(over), Ok(Some(())));
         if ended {

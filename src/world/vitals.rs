@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::told;
 use crate::callbacks;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::lock::{Condvar, Mutex, MutexGuard};
 
 /// Whether a world takes requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,7 +68,7 @@ impl Vitals {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// It has changed.
@@ -149,7 +150,7 @@ impl Vitals {
             if deadline.expired() || state.health.phase != Phase::Down {
                 return false;
             }
-            state = self.changed.wait_timeout(state, deadline.remaining()).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.changed.wait_timeout(state, deadline.remaining());
         }
         true
     }
@@ -158,7 +159,7 @@ impl Vitals {
     pub(super) fn sleep(&self, seen: &mut u64, most: Duration) {
         let state = self.state();
         let waited = self.changed.wait_timeout_while(state, most, |state| state.changes == *seen);
-        *seen = waited.unwrap_or_else(PoisonError::into_inner).0.changes;
+        *seen = waited.changes;
     }
 }
 

@@ -1,7 +1,7 @@
 //! A world: all ranks of this process.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Source};
@@ -180,7 +180,7 @@ impl World {
         keeper::start(&core)?;
         let world = Self { core, devices };
         let begun = {
-            let _turn = world.core.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let _turn = world.core.turn.lock();
             world.core.begin(communicators)
         };
         begun?;

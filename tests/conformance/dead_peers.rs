@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use gpucomm::{
-    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream,
-    UniqueId, group,
+    Clique, Communicator, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream, UniqueId, group,
 };
 
 use crate::support::process::{Child, Finished, Role, spawn, spawn_all};
-use crate::support::{is_thorough, quick, rank_counts, skip, slower, takes, watched};
+use crate::support::{is_thorough, quick, rank_counts, slower, takes, takes_faults, watched};
 
 const CHILD: &str = "dead_peers::child";
 const FAULTS: &str = "GPUCOMM_EMULATOR_FAULTS";
@@ -163,15 +162,6 @@ fn as_threads() -> Result<()> {
     Ok(())
 }
 
-/// Whether there is an emulator to inject faults into, with ranks enough for one to fail.
-fn possible() -> bool {
-    if gpucomm::backend() != Backend::Emulator {
-        skip("faults are injected by the emulator only");
-        return false;
-    }
-    !rank_counts(&[2]).is_empty()
-}
-
 fn start(role: &str, faults: &str, peers: &[(&str, &str)]) -> Finished {
     let id = UniqueId::new().unwrap();
     let env: Vec<_> = peers.iter().copied().chain([(FAULTS, faults)]).collect();
@@ -194,7 +184,7 @@ fn every_place(fault: &str, peers: &[(&str, &str)]) {
 #[test]
 fn asynchronous_errors_that_nobody_asks_for() {
     watched(120.0, || {
-        if possible() {
+        if takes_faults() {
             every_place("async_error", &[]);
         }
     });
@@ -203,7 +193,7 @@ fn asynchronous_errors_that_nobody_asks_for() {
 #[test]
 fn ranks_that_die() {
     watched(180.0, || {
-        if possible() {
+        if takes_faults() {
             DEAD_PEERS.into_iter().for_each(|peers| every_place("die", peers));
         }
     });
@@ -235,7 +225,7 @@ fn alone(role: Role) -> Result<()> {
 #[test]
 fn a_process_that_leaves_after_the_start() {
     watched(120.0, || {
-        if !possible() {
+        if !takes_faults() {
             return;
         }
         for peers in DEAD_PEERS.into_iter().cycle().take(if is_thorough() { 9 } else { 3 }) {
@@ -261,7 +251,7 @@ fn goes_on(role: Role) -> Result<()> {
 #[test]
 fn processes_that_are_killed() {
     watched(120.0, || {
-        if !possible() {
+        if !takes_faults() {
             return;
         }
         for ranks in rank_counts(&[2, 4]) {

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::AbortOutcome;
-use gpucomm::{
-    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group, sys,
-};
+use gpucomm::{Backend, Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId, group, sys};
 
+use crate::split::sum;
 use crate::support::process::{Finished, Role, spawn};
 use crate::support::{Rig, assert_names, places, quick, rank_counts, skip, slower, still_works, watched};
 
@@ -36,17 +35,6 @@ fn in_child(role: &str, ranks: usize, env: &[(&str, &str)]) -> Finished {
     end
 }
 
-/// Every rank but the first issues an operation, which waits for the first.
-fn hang(rig: &Rig) -> Vec<(Stream, DeviceBuffer<i32>)> {
-    let hung = rig.clique.ranks().iter().skip(1).map(|comm| {
-        let stream = Stream::new(comm.device()).unwrap();
-        let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
-        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
-        (stream, x)
-    });
-    hung.collect()
-}
-
 /// A thread frees memory of the device, for which the driver waits until the device is idle, and other threads wait for the
 /// driver: one of them in the middle of a call on the communicator.
 fn held_up(ranks: usize) {
@@ -60,7 +48,7 @@ fn held_up(ranks: usize) {
     }
     let other = Stream::new(device).unwrap();
     let mut y = DeviceBuffer::from_slice(&other, &[1i32; 5]).unwrap();
-    let hung = hang(&rig);
+    let hung = rig.hang();
     let (ptr, free) = (ptr.expose_provenance(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -114,7 +102,7 @@ fn watched_meanwhile(_: usize) {
         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
         stream.synchronize()
     });
-    let hung = hang(&first);
+    let hung = first.hang();
     quick(Duration::ZERO, || drop(window));
     std::thread::sleep(slower(0.2));
     // The fault comes at the third operation, and nobody waits for it.
@@ -240,15 +228,8 @@ fn lost(ranks: usize) {
     quick(slower(1.0), || drop(clique));
     let devices = Device::all().unwrap();
     let others = Clique::init_all(&devices[devices.len() - 2..]).unwrap();
-    others.spmd(|comm| one_sum(comm, &Stream::new(comm.device())?)).unwrap();
+    others.spmd(|comm| sum(comm, &Stream::new(comm.device())?)).unwrap();
     quick(slower(1.0), || drop(others));
-}
-
-fn one_sum(comm: &Communicator, stream: &Stream) -> Result<()> {
-    let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
-    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-    assert_eq!(x.to_vec(stream)?, vec![comm.size() as i32; 5]);
-    Ok(())
 }
 
 #[test]
@@ -276,7 +257,7 @@ fn a_missing_rank_is_waited_for_once() {
             for way in 0..3 {
                 let rig = Rig::new(ranks);
                 rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(3.0)));
-                let hung = hang(&rig);
+                let hung = rig.hang();
                 let start = Instant::now();
                 let mut kept = Vec::new();
                 match way {
@@ -307,7 +288,7 @@ fn work_that_was_given_up_is_not_waited_for_again() {
         for ranks in rank_counts(&[2, 4]) {
             let rig = Rig::new(ranks);
             rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(4.0)));
-            let hung = hang(&rig);
+            let hung = rig.hang();
             let deadline = Instant::now() + slower(4.0);
             for (stream, _) in &hung {
                 let wait = deadline.saturating_duration_since(Instant::now()).max(slower(3.5));
@@ -333,7 +314,7 @@ fn several_drops_of_one_thread_wait_as_long_as_one() {
         for ranks in rank_counts(&[2]) {
             let rigs: Vec<_> = (0..3).map(|_| Rig::new(ranks)).collect();
             rigs.iter().flat_map(|rig| rig.clique.ranks()).for_each(|comm| comm.set_timeout(slower(3.0)));
-            let hung: Vec<_> = rigs.iter().map(hang).collect();
+            let hung: Vec<_> = rigs.iter().map(Rig::hang).collect();
             let mut kept: Vec<_> = rigs.into_iter().map(|rig| rig.clique.into_ranks()).collect();
             let start = Instant::now();
             kept.iter_mut().for_each(|ranks| drop(ranks.split_off(1)));
@@ -378,7 +359,7 @@ fn an_abort_of_one_rank() {
     watched(60.0, || {
         for ranks in rank_counts(&[2, 4]) {
             let (rig, other) = (Rig::new(ranks), Rig::new(ranks));
-            let hung = hang(&rig);
+            let hung = rig.hang();
             let outcome = quick(slower(3.0), || rig.clique.rank(0).aborter().abort("the test gives up"));
             assert_eq!(outcome, AbortOutcome::Done);
             assert!(rig.clique.ranks().iter().all(|comm| !comm.is_active()));
@@ -386,7 +367,7 @@ fn an_abort_of_one_rank() {
                 let error = stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
                 assert!(error.to_string().contains("the test gives up"), "{error}");
             }
-            other.run(one_sum);
+            other.run(sum);
             other.close();
         }
     });

@@ -7,12 +7,10 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use gpucomm::{
-    Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId,
-};
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::support::process::{Finished, Role, spawn, spawn_all};
-use crate::support::{Rig, assert_names, quick, rank_counts, skip, slower, still_works, watched};
+use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, takes_faults, watched};
 
 const CHILD: &str = "faults::child";
 const FAULTS: &str = "GPUCOMM_EMULATOR_FAULTS";
@@ -42,15 +40,6 @@ fn child() {
             println!("finished");
         }
     }
-}
-
-/// Whether there is an emulator to inject faults into, with ranks enough for one to fail.
-fn possible() -> bool {
-    if gpucomm::backend() != Backend::Emulator {
-        skip("faults are injected by the emulator only");
-        return false;
-    }
-    !rank_counts(&[2]).is_empty()
 }
 
 /// Runs one child with `faults`; its end.
@@ -88,7 +77,7 @@ fn survives(role: Role) -> Result<()> {
 #[test]
 fn a_process_that_dies() {
     watched(120.0, || {
-        if !possible() {
+        if !takes_faults() {
             return;
         }
         for ranks in rank_counts(&[2, 3, 4]) {
@@ -133,7 +122,7 @@ fn fails_as_a_thread(number: usize) -> Result<()> {
 #[test]
 fn a_thread_that_dies() {
     watched(90.0, || {
-        if possible() {
+        if takes_faults() {
             alone("dies as a thread", 1, "die=rank1@op5").assert_success();
         }
     });
@@ -142,7 +131,7 @@ fn a_thread_that_dies() {
 #[test]
 fn an_asynchronous_error() {
     watched(90.0, || {
-        if possible() {
+        if takes_faults() {
             let end = alone("async error", 1, "async_error=rank1@op4");
             end.assert_success();
             assert!(end.text.contains("NCCL error"), "not NCCL's own error:\n{}", end.text);
@@ -189,7 +178,7 @@ fn hangs(role: Role) -> Result<()> {
 #[test]
 fn a_rank_that_hangs() {
     watched(120.0, || {
-        if !possible() {
+        if !takes_faults() {
             return;
         }
         alone("hangs as a thread", 1, "hang=rank1@op3").assert_success();
@@ -221,7 +210,7 @@ fn is_late(_: Role) -> Result<()> {
 #[test]
 fn a_rank_that_is_late() {
     watched(60.0, || {
-        if possible() {
+        if takes_faults() {
             alone("is late", 1, "late=rank0@op2:300ms").assert_success();
         }
     });
@@ -241,7 +230,7 @@ fn comes_to_a_fault(_: Role) -> Result<()> {
 #[test]
 fn the_same_seed_gives_the_same_faults() {
     watched(120.0, || {
-        if !possible() {
+        if !takes_faults() {
             return;
         }
         // The emulator says in front of which operation the first fault came.
@@ -310,7 +299,7 @@ fn out_of_memory_of_nccl(local: bool) -> Result<()> {
 #[test]
 fn memory_that_runs_out() {
     watched(60.0, || {
-        if possible() {
+        if takes_faults() {
             for role in ["out of memory", "out of memory of NCCL", "out of local memory of NCCL"] {
                 alone(role, 1, "oom=device0@20").assert_success();
             }
@@ -355,7 +344,7 @@ fn loses_a_device(_: Role) -> Result<()> {
 #[test]
 fn a_device_that_is_lost() {
     watched(90.0, || {
-        if possible() {
+        if takes_faults() {
             let end = alone("loses a device", 1, "lose=device0@op20");
             end.assert_success();
             assert!(end.text.contains("noticed") && end.text.contains("is lost at its work #20"), "{}", end.text);
@@ -372,7 +361,7 @@ fn nonsense(role: Role) -> Result<()> {
 #[test]
 fn a_fault_that_does_not_exist() {
     watched(60.0, || {
-        if possible() {
+        if takes_faults() {
             alone("nonsense", 1, "explode=rank0@op1").assert_success();
         }
     });

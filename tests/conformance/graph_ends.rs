@@ -10,7 +10,7 @@ use gpucomm::{
 use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
 
 /// A sum over the ranks, doubled each time that the graph is launched.
-fn sum(comm: &Communicator, stream: &Stream) -> Result<(Graph, DeviceBuffer<i64>)> {
+pub fn sum(comm: &Communicator, stream: &Stream) -> Result<(Graph, DeviceBuffer<i64>)> {
     let mut x = DeviceBuffer::from_slice(stream, &[1i64; 211])?;
     let graph = stream.capture(|stream| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream))?;
     Ok((graph, x))

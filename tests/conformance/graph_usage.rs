@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use gpucomm::nccl::{Config, GraphUsage, InitOptions};
-use gpucomm::{Clique, Communicator, DeviceBuffer, Error, Graph, InPlace, ReduceOp, Result, Stream, Version, group};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, Version, group};
 
+use crate::graph_ends::sum;
 use crate::support::newer::since;
 use crate::support::random::rng;
 use crate::support::{assert_names, places, rank_counts, slower};
@@ -26,13 +27,6 @@ fn clique(ranks: usize, config: Config) -> Clique {
 /// What comes next on `stream` does so a little later.
 fn delay(stream: &Stream, ms: u64) -> Result<()> {
     stream.launch_host(move || thread::sleep(Duration::from_millis(ms)))
-}
-
-/// A sum over the ranks, of which each launch makes another one.
-fn sum(comm: &Communicator, stream: &Stream) -> Result<(Graph, DeviceBuffer<i64>)> {
-    let mut x = DeviceBuffer::from_slice(stream, &[1i64; 211])?;
-    let graph = stream.capture(|stream| comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream))?;
-    Ok((graph, x))
 }
 
 /// Sums on some of `streams`, with pauses, of which nobody waits for any.

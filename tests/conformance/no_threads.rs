@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use gpucomm::nccl::AbortOutcome;
-use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
+use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
+use crate::split::sum;
 use crate::support::no_threads::forbid_threads;
 use crate::support::process::{Role, spawn};
 use crate::support::{Rig, assert_names, quick, rank_counts, skip, slower, watched};
@@ -50,17 +51,10 @@ fn at_the_limit() {
     }
 }
 
-fn one_sum(comm: &Communicator, stream: &Stream) -> Result<()> {
-    let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
-    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-    assert_eq!(x.to_vec(stream)?, vec![comm.size() as i32; 5]);
-    Ok(())
-}
-
 /// All ranks but one have work in flight when `end` ends them: it takes no time, and their streams go on.
 fn behind_a_missing_rank(ranks: usize, end: impl FnOnce(Rig)) {
     let rig = Rig::new(ranks);
-    rig.run(one_sum);
+    rig.run(sum);
     let streams: Vec<_> = rig.clique.ranks().iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
     let mut buffers = Vec::new();
     for (comm, stream) in rig.clique.ranks().iter().zip(&streams).skip(1) {
@@ -96,7 +90,7 @@ fn a_drop() {
 
 fn close(ranks: usize) {
     let rig = Rig::new(ranks);
-    rig.run(one_sum);
+    rig.run(sum);
     at_the_limit();
     rig.clique.close(slower(10.0)).unwrap();
 }
@@ -109,7 +103,7 @@ fn a_clique_that_is_closed() {
 /// `spmd` runs nothing then, and what it would have run on is as good as before.
 fn spmd(ranks: usize) {
     let rig = Rig::new(ranks);
-    rig.run(one_sum);
+    rig.run(sum);
     let streams: Vec<_> = rig.clique.ranks().iter().map(|comm| Stream::new(comm.device()).unwrap()).collect();
     let mut buffers: Vec<_> = streams.iter().map(|s| DeviceBuffer::from_slice(s, &[2i32; 9]).unwrap()).collect();
     at_the_limit();

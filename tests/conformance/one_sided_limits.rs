@@ -5,13 +5,7 @@ use gpucomm::{Backend, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, V
 
 use crate::one_sided::{PAGE, everybody_to_everybody, values, with_one_sided};
 use crate::support::process::{Role, all_succeed, spawn_all};
-use crate::support::{Rig, assert_argument, assert_names, rank_counts, slower, watched};
-
-fn refused_use<T>(result: Result<T>, words: &[&str]) {
-    let error = result.map(drop).expect_err("it is refused");
-    assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
-    assert_names(&error, words);
-}
+use crate::support::{Rig, assert_argument, assert_names, assert_usage, rank_counts, slower, watched};
 
 #[test]
 fn what_cannot_be_is_refused_by_name() {
@@ -21,9 +15,12 @@ fn what_cannot_be_is_refused_by_name() {
             rig.run(|comm, stream| {
                 let next = (comm.rank() + 1) % ranks;
                 let mut buffer = comm.alloc::<u32>(stream, 10)?;
-                refused_use(comm.put_signal(&buffer, next, buffer.at(0), stream), &["put_signal", "prepare_one_sided"]);
-                refused_use(comm.signal(next, stream), &["signal", "prepare_one_sided"]);
-                refused_use(comm.wait_signal(&[(next, 1)], stream), &["wait_signal", "prepare_one_sided"]);
+                assert_usage(
+                    comm.put_signal(&buffer, next, buffer.at(0), stream),
+                    &["put_signal", "prepare_one_sided"],
+                );
+                assert_usage(comm.signal(next, stream), &["signal", "prepare_one_sided"]);
+                assert_usage(comm.wait_signal(&[(next, 1)], stream), &["wait_signal", "prepare_one_sided"]);
                 comm.prepare_one_sided(stream)?;
                 let far = |result: Result<()>, expected: &str, got: &str| {
                     assert_argument(result, "put_signal", expected, got)

@@ -24,17 +24,6 @@ fn child() {
     }
 }
 
-/// Every rank but the first issues an operation, which waits for the first.
-fn hang(rig: &Rig) -> Vec<(Stream, DeviceBuffer<i32>)> {
-    let hung = rig.clique.ranks().iter().skip(1).map(|comm| {
-        let stream = Stream::new(comm.device()).unwrap();
-        let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
-        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
-        (stream, x)
-    });
-    hung.collect()
-}
-
 /// What was stopped is told as such at once.
 fn has_stopped(stream: &Stream) {
     let ended = stream.wait(Duration::ZERO);
@@ -47,7 +36,7 @@ fn all_have_stopped_when_it_returns() {
         for ranks in rank_counts(&[2, 4]) {
             for _ in 0..10 {
                 let rig = Rig::new(ranks);
-                let hung = hang(&rig);
+                let hung = rig.hang();
                 rig.clique.rank(0).revoke("the test revokes").unwrap();
                 hung.iter().for_each(|(stream, _)| has_stopped(stream));
                 assert!(rig.clique.ranks().iter().all(|comm| comm.revoked().is_some()));
@@ -63,7 +52,7 @@ fn who_looks_meanwhile_sees_none_that_goes_on() {
         for ranks in rank_counts(&[2, 4]) {
             for _ in 0..10 {
                 let rig = Rig::new(ranks);
-                let hung = hang(&rig);
+                let hung = rig.hang();
                 thread::scope(|scope| {
                     scope.spawn(|| rig.clique.rank(0).revoke("the test revokes").unwrap());
                     for (comm, (stream, _)) in rig.clique.ranks().iter().skip(1).zip(&hung) {
@@ -119,7 +108,7 @@ fn held_up(ranks: usize) {
     let other = Stream::new(comm.device()).unwrap();
     let mut y = DeviceBuffer::from_slice(&other, &[1i32; 5]).unwrap();
     other.synchronize().unwrap();
-    let hung = hang(&rig);
+    let hung = rig.hang();
     let (ptr, free) = (ptr.expose_provenance(), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {

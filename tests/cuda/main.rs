@@ -140,6 +140,15 @@ pub struct Particle {
 // SAFETY: 16 bytes of numbers, and no padding between them.
 unsafe impl Element for Particle {}
 
+/// Panics unless `result` is an [`gpucomm::Error::InvalidArgument`] whose text holds each of `parts`.
+#[track_caller]
+pub fn refused<T>(result: gpucomm::Result<T>, parts: &[&str]) {
+    let Err(error) = result else { panic!("accepted") };
+    let text = error.to_string();
+    assert!(matches!(error, gpucomm::Error::InvalidArgument { .. }), "{text}");
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}: expected {parts:?}");
+}
+
 pub fn samples<T: Sample>(random: &mut fastrand::Rng, len: usize) -> Vec<T> {
     (0..len).map(|_| T::sample(random)).collect()
 }

@@ -4,15 +4,14 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, TcpPlace, Threads};
 
-/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
-pub fn slower(seconds: f64) -> Duration {
-    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs_f64(seconds * factor)
-}
+#[path = "../support/slower.rs"]
+mod slower;
+
+pub use slower::slower;
 
 /// A form, and where its ranks meet.
 #[derive(Clone)]

@@ -4,6 +4,11 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "../support/slower.rs"]
+mod slower;
+
+pub use slower::slower;
+
 /// What a child does.
 pub const ROLE: &str = "GPUCOMM_TEST_LAUNCH";
 
@@ -11,12 +16,6 @@ pub const ROLE: &str = "GPUCOMM_TEST_LAUNCH";
 const OF_LAUNCHERS: &[&str] =
     &["GPUCOMM_", "OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "PALS_", "TORCHELASTIC_", "MASTER_"];
 const NAMES: &[&str] = &["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"];
-
-/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
-pub fn slower(seconds: f64) -> Duration {
-    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs_f64(seconds * factor)
-}
 
 /// A port that nobody has.
 pub fn free_port() -> u16 {

@@ -3,15 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use crate::child::{Finished, start};
 use crate::ranks::ROLE;
-
-pub fn slower(seconds: f64) -> Duration {
-    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs_f64(seconds * factor)
-}
+use crate::slower::slower;
 
 /// This program, as a rank of any role.
 pub fn rank() -> Vec<String> {

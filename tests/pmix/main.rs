@@ -14,3 +14,5 @@ mod ranks;
 mod served;
 #[path = "../support/skip.rs"]
 mod skip;
+#[path = "../support/slower.rs"]
+mod slower;

@@ -6,7 +6,7 @@ use gpucomm::exchange::{Exchange, PmixPlace};
 use gpucomm::nccl::InitOptions;
 use gpucomm::{Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 
-use crate::launchers::slower;
+use crate::slower::slower;
 
 /// In the environment of ranks: what they do.
 pub const ROLE: &str = "GPUCOMM_TEST_ROLE";

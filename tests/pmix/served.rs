@@ -4,8 +4,9 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::launchers::{rank, run, serve, slower};
+use crate::launchers::{rank, run, serve};
 use crate::ranks::PATIENCE;
+use crate::slower::slower;
 
 #[test]
 fn ranks_meet_and_sum_up() {

@@ -65,6 +65,8 @@ mod record;
 mod reduce;
 mod settings;
 mod shrink;
+#[path = "../support/slower.rs"]
+mod slower;
 mod step;
 mod steps;
 mod streams;

@@ -10,14 +10,14 @@ use fastrand::Rng;
 use gpucomm::world::{At, Blocking, Completion, HostCallback, Phase, Polling, Request, World, WorldOptions};
 use gpucomm::{Device, DeviceBuffer, Element, Result, Stream};
 
+#[path = "../support/slower.rs"]
+mod slower;
+
+pub use slower::slower;
+
 /// The number that a variable has.
 pub fn number<T: FromStr>(variable: &str) -> Option<T> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
-}
-
-/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
-pub fn slower(seconds: f64) -> Duration {
-    Duration::from_secs_f64(seconds * number("GPUCOMM_TEST_SLOWER").unwrap_or(1.0))
 }
 
 /// What random programs begin with, `GPUCOMM_TEST_SEED`, which is printed; and how long they go on, `GPUCOMM_RANDOM_SECONDS`.

@@ -10,6 +10,8 @@ pub enum Failure {
     Usage(String),
     /// It was tried, and failed: exit code 1.
     Run(String),
+    /// The communicator was aborted, usually because another rank failed: exit code 1.
+    Aborted(String),
     /// Another rank failed; its message is the one to show.
     Elsewhere,
     /// Standard output is closed.
@@ -28,7 +30,7 @@ impl Failure {
     /// The message as one line, whatever the user's own words in it hold.
     pub fn one_line(&self) -> String {
         let text = match self {
-            Self::Usage(text) | Self::Run(text) => text,
+            Self::Usage(text) | Self::Run(text) | Self::Aborted(text) => text,
             Self::Elsewhere => "another rank failed",
             Self::Closed => "standard output is closed",
         };
@@ -46,7 +48,10 @@ impl Failure {
 
 impl From<gpucomm::Error> for Failure {
     fn from(error: gpucomm::Error) -> Self {
-        Self::run(error)
+        match error {
+            gpucomm::Error::Aborted { .. } => Self::Aborted(error.to_string()),
+            _ => Self::run(error),
+        }
     }
 }
 

@@ -25,11 +25,12 @@
 //! first use of a device.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::given;
+use crate::lock::Mutex;
 
 /// The environment variable.
 pub(crate) const VARIABLE: &str = "GPUCOMM_EMULATOR_FAULTS";
@@ -184,7 +185,7 @@ fn next(counts: &Counts, who: u64) -> Option<u64> {
     if PLAN.rules.is_empty() {
         return None;
     }
-    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut counts = counts.lock();
     let number = counts.entry(who).or_default();
     *number += 1;
     Some(*number)

@@ -1,7 +1,8 @@
 //! What the program itself asks of the emulator, in the words of the variables, before which it goes.
 
 use std::ffi::OsString;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::lock::{Mutex, MutexGuard};
 
 struct Given {
     values: Vec<(&'static str, String)>,
@@ -12,7 +13,7 @@ struct Given {
 static GIVEN: Mutex<Given> = Mutex::new(Given { values: Vec::new(), used: false });
 
 fn given() -> MutexGuard<'static, Given> {
-    GIVEN.lock().unwrap_or_else(PoisonError::into_inner)
+    GIVEN.lock()
 }
 
 /// Adds `values`, by the names of variables; false where the emulator is in use.

@@ -8,10 +8,10 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::report;
 use crate::settings::settings;
 
@@ -134,17 +134,17 @@ impl Track {
 
     /// Behind all that was enqueued.
     pub(crate) fn point(&self) -> Point {
-        lock(&self.0).clone()
+        self.0.lock().clone()
     }
 
     /// What is enqueued from now on comes after `point`.
     pub(crate) fn join(&self, point: &Point) {
-        lock(&self.0).join(point);
+        self.0.lock().join(point);
     }
 
     /// One more step.
     pub(crate) fn step(&self) -> Point {
-        let mut point = lock(&self.0);
+        let mut point = self.0.lock();
         point.moment.step += 1;
         point.clone()
     }
@@ -157,7 +157,7 @@ pub(crate) struct Chain(Mutex<Option<Point>>);
 impl Chain {
     /// The next step of `track`, which is the next one here too.
     pub(crate) fn step(&self, track: &Track) -> Point {
-        let mut last = lock(&self.0);
+        let mut last = self.0.lock();
         if let Some(last) = &*last {
             track.join(last);
         }
@@ -273,7 +273,7 @@ impl Touches {
     /// Adds an access that comes after a point. One that it has no order with and collides with, if there is one.
     fn add(&self, (new, point): (Touch, &Point)) -> Option<Touch> {
         let mut found = None;
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         all.retain(|touch| {
             if touch.moment.is_seen() {
                 return false;
@@ -305,7 +305,7 @@ impl Touches {
 
     /// The same, of what is in the way of who reads, or writes.
     pub(crate) fn unseen_by(&self, range: &Range<u64>, by: usize, writes: bool) -> Option<String> {
-        let all = lock(&self.0);
+        let all = self.0.lock();
         let collides = |touch: &&Touch| touch.by == by && (writes || touch.writes) && overlap(&touch.range, range);
         let mut those = all.iter().filter(collides);
         let Touch { actor, moment, writes, .. } = those.find(|touch| !touch.moment.is_seen())?;
@@ -430,7 +430,7 @@ mod touches_tests {
             assert!(!collides(&memory, 0..8, true, &a.step()));
             assert!(!collides(&memory, 2..4, false, &a.step()));
         }
-        assert_eq!(lock(&memory.0).len(), 2);
+        assert_eq!(memory.0.lock().len(), 2);
         // A read does not take the place of a write that it covers: a later read must come after the write, too.
         let other = Touches::default();
         assert!(!collides(&other, 0..8, true, &a.step()));
@@ -441,7 +441,7 @@ mod touches_tests {
         for at in 0..3000 {
             collides(&memory, at..at + 1, false, &a.step());
         }
-        assert!(lock(&memory.0).len() <= MOST);
+        assert!(memory.0.lock().len() <= MOST);
     }
 
     #[test]

@@ -7,10 +7,11 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::io::Write;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::settings::settings;
+use crate::lock::Mutex;
 
 /// After so many distinct lines the rest are only counted: addresses differ from call to call, and a loop must not fill
 /// a disk.
@@ -81,7 +82,7 @@ pub fn count() -> usize {
 /// Says something that is no mistake of the program for sure, such as who waits for whom.
 pub(crate) fn line(text: impl AsRef<str>) {
     let text = text.as_ref();
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = SEEN.lock();
     if seen.len() > DISTINCT || !seen.insert(text.to_owned()) {
         return;
     }
@@ -114,7 +115,7 @@ pub(crate) mod expected {
     #[must_use = "they are expected as long as this lives"]
     pub(crate) fn expect(part: &str) -> Expected {
         let count = Arc::default();
-        ALL.lock().unwrap().push((part.to_owned(), Arc::clone(&count)));
+        ALL.lock().push((part.to_owned(), Arc::clone(&count)));
         Expected(count)
     }
 
@@ -127,7 +128,7 @@ pub(crate) mod expected {
 
     impl Drop for Expected {
         fn drop(&mut self) {
-            ALL.lock().unwrap().retain(|(_, count)| !Arc::ptr_eq(count, &self.0));
+            ALL.lock().retain(|(_, count)| !Arc::ptr_eq(count, &self.0));
         }
     }
 
@@ -140,7 +141,7 @@ pub(crate) mod expected {
     }
 
     pub(super) fn came(text: &str) -> bool {
-        let all = ALL.lock().unwrap();
+        let all = ALL.lock();
         let hits: Vec<_> = all.iter().filter(|(part, _)| text.contains(part)).collect();
         for (_, count) in &hits {
             count.fetch_add(1, Ordering::Relaxed);
@@ -161,6 +162,6 @@ mod tests {
         violation("this is a test of the reports");
         assert_eq!(expected.count(), 2);
         assert!(count() >= before + 2);
-        assert_eq!(SEEN.lock().unwrap().iter().filter(|text| text.contains("a test of the reports")).count(), 1);
+        assert_eq!(SEEN.lock().iter().filter(|text| text.contains("a test of the reports")).count(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Memory of cudarc while it is lent.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::{mem, process, ptr};
 
 use cudarc::driver::{CudaStream, DeviceSlice};
@@ -147,7 +147,7 @@ impl Part<'_> {
     /// What cudarc enqueues on any stream comes after what `pair` was given.
     fn tell(&mut self, pair: &Pair) -> Result<()> {
         let Pair { ours, theirs } = pair;
-        let _recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _recording = RECORDING.lock();
         self.held.record(theirs);
         ours.count(AFTER);
         pair.told()?;

@@ -4,9 +4,10 @@
 //! recorded on comes behind that first; [`RECORDING`] keeps others from recording it between the wait and that.
 
 use std::mem;
-use std::sync::Mutex;
 
 use cudarc::driver::{CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, SyncOnDrop};
+
+use crate::lock::Mutex;
 
 /// Held by whoever records events of cudarc's, of whatever memory.
 pub(super) static RECORDING: Mutex<()> = Mutex::new(());

@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use super::device::Device;
 use super::settle::settle;
 use crate::callbacks;
 use crate::error::{Error, Result};
+use crate::lock::{Condvar, Mutex, MutexGuard};
 
 /// How often it looks at memory that is still in use.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -39,7 +39,7 @@ static KEEPER: Mutex<Keeper> = Mutex::new(Keeper { waiting: Vec::new(), fresh: f
 static CHANGED: Condvar = Condvar::new();
 
 fn keeper() -> MutexGuard<'static, Keeper> {
-    KEEPER.lock().unwrap_or_else(PoisonError::into_inner)
+    KEEPER.lock()
 }
 
 /// Starts the thread that drops owners, unless it runs: before there is one.
@@ -91,10 +91,10 @@ fn run() {
 fn take() -> Vec<Lent> {
     let mut keeper = keeper();
     if !keeper.waiting.is_empty() && !keeper.fresh {
-        keeper = CHANGED.wait_timeout(keeper, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        keeper = CHANGED.wait_timeout(keeper, INTERVAL);
     }
     while keeper.waiting.is_empty() {
-        keeper = CHANGED.wait(keeper).unwrap_or_else(PoisonError::into_inner);
+        keeper = CHANGED.wait(keeper);
     }
     keeper.fresh = false;
     std::mem::take(&mut keeper.waiting)

@@ -1,12 +1,13 @@
 //! What is kept per device for the life of the process: the memory pool and spare events.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::attribute::DeviceAttribute;
 use super::check::{check, check_memory};
 use super::device::Device;
 use crate::error::Result;
+use crate::lock::Mutex;
 use crate::sys;
 
 /// A handle of the CUDA runtime, kept in a static.
@@ -70,7 +71,7 @@ pub(crate) fn memory(device: Device) -> Result<Option<sys::cudaMemPool_t>> {
         return Ok(pool.as_ref().map(|p| p.0));
     }
     static MAKING: Mutex<()> = Mutex::new(());
-    let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = MAKING.lock();
     if let Some(pool) = kept.pool.get() {
         return Ok(pool.as_ref().map(|p| p.0));
     }
@@ -88,7 +89,7 @@ pub(crate) fn memory(device: Device) -> Result<Option<sys::cudaMemPool_t>> {
 
 /// An event without timing, from the spare ones if there are any.
 pub(crate) fn take_event(device: Device) -> Result<sys::cudaEvent_t> {
-    let spare = of(device)?.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let spare = of(device)?.events.lock().pop();
     match spare {
         Some(event) => Ok(event.0),
         None => create_event("cudaEventCreateWithFlags", device, sys::cudaEventDisableTiming),
@@ -108,7 +109,7 @@ pub(crate) fn create_event(operation: &'static str, device: Device, flags: u32) 
 /// it can be recorded anew at once.
 pub(crate) fn give_event(device: Device, event: sys::cudaEvent_t) {
     if let Ok(kept) = of(device) {
-        let mut events = kept.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = kept.events.lock();
         if events.len() < SPARE_EVENTS {
             events.push(Handle(event));
             return;

@@ -1,12 +1,12 @@
 //! The life of a graph: it may be launched, is being launched, or has ended.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::executable::Executable;
 use crate::cuda::order::stream::Stream;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 
 /// The method that launches.
 pub(super) const LAUNCH: &str = "Graph::launch";
@@ -26,7 +26,7 @@ impl Life {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Why it is launched no more.

@@ -1,7 +1,7 @@
 //! Memory of others: device memory that this crate did not allocate.
 
 use std::ffi::c_void;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use super::allocated::allocation::{Allocation, FreeHook, Freed};
 use super::basics::address::Address;
@@ -14,6 +14,7 @@ use crate::cuda::devices::device::Device;
 use crate::cuda::devices::{driver, owners};
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::sys;
 
 impl<T: Element> DeviceBuffer<T> {
@@ -186,7 +187,7 @@ fn hook(operation: &'static str, owner: impl Send + 'static) -> Result<FreeHook>
     // A hook is Sync, and an owner need not be: nobody refers to it.
     let owner = Mutex::new(Box::new(owner));
     Ok(Box::new(move |Freed { device, mut uses, .. }| {
-        let owner = owner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let owner = owner.into_inner();
         owners::drop_when(owner, device, Box::new(move || uses.is_done()));
     }))
 }

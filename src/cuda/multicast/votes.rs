@@ -1,16 +1,11 @@
 //! What ranks that have an object in common tell each other at each step.
 
 use crate::error::{Error, Result};
-use crate::exchange::{Exchange, Vote};
+use crate::exchange::{Exchange, No, Vote};
 use crate::refusal::Refusal;
 
 use super::functions::refused;
 use super::patience::is_not_ready;
-
-/// How a reason begins which says that it is worth to ask again.
-const AGAIN: &str = "not ready: ";
-/// How the exchange calls a rank that may still come.
-const LATE: &str = "has not come";
 
 /// What all vote on when they map an object, and those who never will.
 pub(super) const MAP: &str = "Multicast::map";
@@ -35,22 +30,22 @@ impl Party {
 }
 
 /// What a rank says, of how far it has come.
-fn ballot(result: &Result<()>) -> std::result::Result<(), String> {
-    match result {
-        Ok(()) => Ok(()),
-        Err(error) if is_not_ready(error) => Err(format!("{AGAIN}{error}")),
-        Err(error) => Err(error.to_string()),
-    }
+fn ballot(result: &Result<()>) -> Result<(), No> {
+    result.as_ref().copied().map_err(|error| {
+        let is_not_ready = is_not_ready(error);
+        let why = if is_not_ready { format!("not ready: {error}") } else { error.to_string() };
+        No { why, is_not_ready }
+    })
 }
 
 /// Whether all came, and whoever could not go on could later.
 pub(super) fn is_worth_another(vote: &Vote) -> bool {
-    vote.missing.is_empty() && vote.no.iter().all(|(_, why)| why.starts_with(AGAIN))
+    vote.missing.is_empty() && vote.no.len() == vote.not_ready.len()
 }
 
 /// Whether nobody is left who does otherwise: all said yes, or have ended.
 pub(super) fn nobody_else(vote: &Vote) -> bool {
-    vote.no.is_empty() && vote.missing.iter().all(|(_, how)| how != LATE)
+    vote.no.is_empty() && vote.late.is_empty()
 }
 
 /// All ranks go on, or none: this one has come so far, or not. Before they have an object in common.
@@ -62,10 +57,11 @@ pub(super) fn vote(operation: &'static str, exchange: &Exchange, result: Result<
 
 /// What a vote means.
 pub(super) fn decided(operation: &'static str, exchange: &Exchange, vote: &Vote) -> Result<()> {
-    let late = vote.missing.iter().any(|(_, how)| how == LATE);
     match vote.missing.first() {
         _ if vote.unanimous() => Ok(()),
-        Some((rank, _)) if !late => Err(Error::Gone { operation, rank: *rank, how: format!("is missing: {vote}") }),
+        Some((rank, _)) if vote.late.is_empty() => {
+            Err(Error::Gone { operation, rank: *rank, how: format!("is missing: {vote}") })
+        }
         Some(_) => Err(Error::Timeout { operation, timeout: exchange.timeout(), detail: vote.to_string() }),
         None => Err(refused(operation, Refusal::Peer, vote)),
     }
@@ -77,14 +73,14 @@ mod tests {
 
     #[test]
     fn who_may_still_use_it() {
-        let vote = |no: &[&str], missing: &[&str]| {
+        let vote = |no: &[&str], missing: &[&str], late: &[usize]| {
             let list = |all: &[&str]| all.iter().map(|text| (1, (*text).to_owned())).collect();
             let mut vote = Vote::default();
-            (vote.no, vote.missing) = (list(no), list(missing));
+            (vote.no, vote.missing, vote.late) = (list(no), list(missing), late.to_vec());
             nobody_else(&vote)
         };
-        assert!(vote(&[], &[]) && vote(&[], &["has died"]));
-        assert!(!vote(&["its kernel runs"], &[]) && !vote(&[], &["has died", LATE]));
-        assert!(!vote(&["its kernel runs"], &["has died"]));
+        assert!(vote(&[], &[], &[]) && vote(&[], &["has died"], &[]));
+        assert!(!vote(&["its kernel runs"], &[], &[]) && !vote(&[], &["has died", "has not come"], &[1]));
+        assert!(!vote(&["its kernel runs"], &["has died"], &[]));
     }
 }

@@ -8,7 +8,6 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::thread::ThreadId;
 
@@ -17,6 +16,7 @@ use super::queue::Queue;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::sys;
 
 /// Wraps `cudaStreamIsCapturing`: whether it is being captured, or was, until something spoilt that. The null stream never is, but nobody
@@ -67,7 +67,7 @@ impl Capture {
 
     /// Before it has a stream of `device`: waits for who has to do with all of that.
     pub(crate) fn enter(&self, operation: &'static str, device: Device) -> Result<()> {
-        let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || self.open.lock();
         if open().iter().all(|open| open.device() != device) {
             let entered = Open::begin(operation, device)?;
             open().push(entered);
@@ -77,7 +77,7 @@ impl Capture {
 
     /// CUDA has ended it.
     pub(crate) fn leave(&self) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.open.lock().clear();
     }
 
     /// What is written down, as whoever began it has it.

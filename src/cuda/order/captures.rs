@@ -4,7 +4,6 @@
 //! wait for devices on the inside, of which streams know nothing. So whoever has them do so keeps captures away meanwhile. Those of others,
 //! which are not made by this crate, nobody knows here.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::thread::ThreadId;
 
@@ -13,6 +12,7 @@ use crate::deadline::{Deadline, default_timeout};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 use crate::error::Error;
 use crate::error::Result;
+use crate::lock::{Mutex, MutexGuard};
 
 /// What there is of both.
 struct All {
@@ -25,7 +25,7 @@ struct All {
 static ALL: Mutex<All> = Mutex::new(All { open: Vec::new(), quiet: Vec::new() });
 
 fn all() -> MutexGuard<'static, All> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    ALL.lock()
 }
 
 /// A capture of this thread has streams of a device, for as long as this lives.

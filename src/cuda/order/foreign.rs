@@ -1,7 +1,5 @@
 //! Streams of others, and handles for them.
 
-use std::sync::PoisonError;
-
 use super::queue::LEGACY;
 use super::stream::{Life, Stream};
 use crate::cuda::devices::device::Device;
@@ -190,7 +188,7 @@ impl Stream {
         if inner.life == Life::Endless {
             return Err(refused("the null stream"));
         }
-        if !inner.owners.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        if !inner.owners.get_mut().is_empty() {
             return Err(refused("one that its owner keeps"));
         }
         inner.life = Life::Theirs;

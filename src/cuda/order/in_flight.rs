@@ -14,7 +14,6 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::capture;
 use super::mark::Mark;
@@ -22,6 +21,7 @@ use super::queue::Queue;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::pool;
 use crate::error::Result;
+use crate::lock::{Mutex, MutexGuard};
 use crate::sys;
 
 /// The cost of what takes one place in the queue.
@@ -313,6 +313,6 @@ impl InFlight {
     }
 
     fn lock(&self) -> MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.marks.lock()
     }
 }

@@ -6,7 +6,6 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::in_flight::ENTRY;
 use super::lanes::Uses;
@@ -16,6 +15,7 @@ use super::uses::Access;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::sys;
 
 struct Later {
@@ -74,7 +74,7 @@ unsafe fn free_on(ptr: *mut c_void, stream: &Stream) -> Result<()> {
 }
 
 fn keep(some: impl IntoIterator<Item = Later>) {
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner).extend(some);
+    WAITING.lock().extend(some);
     ANY.store(true, Ordering::Release);
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn retry(stream: &Stream) {
 #[cold]
 fn try_all(stream: &Stream) {
     let all = {
-        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = WAITING.lock();
         ANY.store(false, Ordering::Relaxed);
         std::mem::take(&mut *waiting)
     };

@@ -1,15 +1,14 @@
 //! The unfinished work of destroyed streams. CUDA completes it after `cudaStreamDestroy`.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::mark::Mark;
 use crate::cuda::devices::device::Device;
 use crate::error::Error;
+use crate::lock::{Mutex, MutexGuard};
 
 static ALL: Mutex<Vec<Mark>> = Mutex::new(Vec::new());
 
 fn all() -> MutexGuard<'static, Vec<Mark>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    ALL.lock()
 }
 
 /// Remembers `mark`, recorded behind all work of a stream that is about to be destroyed.

@@ -1,9 +1,9 @@
 //! Panics of host functions, which the next wait for their stream tells.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::panicked;
 
 /// The first panic since the last wait.
@@ -19,7 +19,7 @@ impl Panics {
                 operation: "Stream::launch_host",
                 reason: format!("a host function panicked: {said}"),
             };
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.0.lock().get_or_insert(error);
             // Dropping the payload may panic in its turn.
             std::mem::forget(payload);
         }
@@ -27,6 +27,6 @@ impl Panics {
 
     /// The panic that was kept, once.
     pub(crate) fn tell(&self) -> Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        self.0.lock().take().map_or(Ok(()), Err)
     }
 }

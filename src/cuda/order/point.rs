@@ -1,7 +1,7 @@
 //! What an event is to CUDA, and what it stands for; futures keep it when the event is gone.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::in_flight::ENTRY;
@@ -15,6 +15,7 @@ use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::works::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 use crate::sys;
 
 /// An event of CUDA.
@@ -118,11 +119,7 @@ impl Point {
 
     /// Waits for other threads that record the event, or have a stream wait for it.
     fn turn(&self, operation: &'static str) -> Result<MutexGuard<'_, ()>> {
-        let take = || match self.turn.try_lock() {
-            Ok(turn) => Some(turn),
-            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
+        let take = || self.turn.try_lock();
         if let Some(turn) = take() {
             return Ok(turn);
         }
@@ -133,7 +130,7 @@ impl Point {
     }
 
     fn lock(&self) -> MutexGuard<'_, Record> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 
     /// If it is reached: what it stands for. Not while it is recorded: who records it

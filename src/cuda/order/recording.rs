@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::lanes::{Tracker, Uses};
@@ -12,6 +12,7 @@ use super::uses::Access;
 use crate::cuda::works::lineage::Lineage;
 use crate::cuda::works::work::Work;
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 
 /// The method that captures.
 pub(crate) const CAPTURE: &str = "Stream::capture";
@@ -135,7 +136,7 @@ impl Recording {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// One more stream.

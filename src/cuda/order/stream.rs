@@ -1,7 +1,7 @@
 //! Streams: work of a device, done in order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::capture::Capture;
@@ -16,6 +16,7 @@ use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::devices::{owners, pool};
 use crate::cuda::works::history::History;
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::sys;
 
 /// How a [`Stream`] is made.
@@ -92,13 +93,13 @@ static ALL: Mutex<Vec<(Key, Weak<Inner>)>> = Mutex::new(Vec::new());
 
 /// All streams that have a handle, but for those that others may destroy as soon as theirs is gone.
 pub(super) fn all_kept() -> Vec<Stream> {
-    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = ALL.lock();
     // Those that are left out go without the lock: one of them may have the last handle.
     let mut streams: Vec<_> =
         all.iter().filter_map(|(_, known)| known.upgrade()).map(|inner| Stream { inner }).collect();
     drop(all);
     streams.retain(|stream| {
-        let owners = || stream.inner.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let owners = || stream.inner.owners.lock();
         stream.inner.life != Life::Theirs || !owners().is_empty()
     });
     streams
@@ -157,7 +158,7 @@ impl Stream {
 
     fn wrap(device: Device, raw: sys::cudaStream_t, life: Life) -> Self {
         let stream = Self::new_inner(device, raw, life, None);
-        stream.enter(&mut ALL.lock().unwrap_or_else(PoisonError::into_inner));
+        stream.enter(&mut ALL.lock());
         stream
     }
 
@@ -182,7 +183,7 @@ impl Stream {
     /// The stream with this handle.
     pub(super) fn known(device: Device, raw: sys::cudaStream_t, life: Life) -> Self {
         // Under one lock: two threads that ask at the same time get the same one.
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = ALL.lock();
         // One that is being dropped had a handle that is gone. Only what is returned is upgraded: the last handle must
         // not be dropped under the lock.
         let known = all.iter().filter(|(key, _)| *key == (raw.addr(), device)).find_map(|(_, known)| known.upgrade());
@@ -202,13 +203,13 @@ impl Stream {
 
     /// Drops `owner` when the last handle is dropped.
     pub(super) fn keep(&self, owner: Box<dyn Send>) {
-        self.inner.owners.lock().unwrap_or_else(PoisonError::into_inner).push(owner);
+        self.inner.owners.lock().push(owner);
     }
 
     /// The same, unless somebody keeps it alive for others who borrow it, or it lives as long as the process.
     #[cfg(feature = "cudarc")]
     pub(super) fn keep_once(&self, owner: impl FnOnce() -> Box<dyn Send>) {
-        let mut owners = self.inner.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = self.inner.owners.lock();
         if owners.is_empty() && self.inner.life == Life::Theirs {
             owners.push(owner());
         }
@@ -376,14 +377,14 @@ impl Stream {
     /// A wait for all before `mark`, or for all, has ended with `error`: it was not done in time.
     #[cold]
     pub(super) fn give_up(&self, mark: Option<&Mark>, error: &Error) {
-        let mut given_up = self.inner.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given_up = self.inner.given_up.lock();
         *given_up = Some((mark.cloned(), error.clone()));
     }
 
     /// The error of a wait that was not over in time, if the stream has still not come to where that wait would have ended.
     #[cfg(feature = "nccl")]
     pub(crate) fn given_up(&self) -> Option<Error> {
-        let (mark, error) = self.inner.given_up.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let (mark, error) = self.inner.given_up.lock().clone()?;
         let is_past = mark.map_or_else(|| self.is_drained(), |mark| mark.reached()).unwrap_or(true);
         (!is_past).then_some(error)
     }
@@ -431,8 +432,8 @@ impl Drop for Inner {
     fn drop(&mut self) {
         pool::count_stream(self.queue.device, false);
         // Of this one there is no handle any more.
-        ALL.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, known)| known.strong_count() > 0);
-        let owners = self.owners.get_mut().unwrap_or_else(PoisonError::into_inner);
+        ALL.lock().retain(|(_, known)| known.strong_count() > 0);
+        let owners = self.owners.get_mut();
         // Locks may be held here, or this is a host function.
         owners.drain(..).for_each(|owner| owners::drop_elsewhere(owner, self.queue.device));
         if self.life == Life::Ours && !in_host_function() {

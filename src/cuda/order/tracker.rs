@@ -18,11 +18,11 @@
 //! Launches of graphs hold no borrow: what keeps them from an access is a [turn](super::turns).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::turn::Turn;
 use super::uses::{Access, Lane, Uses};
 use crate::error::Result;
+use crate::lock::Mutex;
 
 /// Nobody in `solo`: no lane has this id.
 const NOBODY: usize = 0;
@@ -81,7 +81,7 @@ impl<L: Lane> Tracker<L> {
     }
 
     pub(super) fn change<R>(&self, f: impl FnOnce(&mut Uses<L>) -> R) -> R {
-        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut uses = self.uses.lock();
         self.solo.store(NOBODY, Ordering::SeqCst);
         let result = f(&mut uses);
         self.solo.store(uses.solo().map_or(NOBODY, Lane::id), Ordering::Release);
@@ -120,6 +120,6 @@ impl<L: Lane> Tracker<L> {
     /// Takes the uses out.
     pub(crate) fn take(&mut self) -> Uses<L> {
         *self.solo.get_mut() = NOBODY;
-        std::mem::replace(self.uses.get_mut().unwrap_or_else(PoisonError::into_inner), Uses::new())
+        std::mem::replace(self.uses.get_mut(), Uses::new())
     }
 }

@@ -3,7 +3,7 @@
 //! CUDA could call a function of the host when a stream has come to a point, but not when the work before it hangs, or the device is lost.
 //! So somebody has to look at the clock, and who looks anyway needs nobody to call.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::wait::Ask;
 use crate::callbacks;
 use crate::error::{Error, Result};
+use crate::lock::{Condvar, Mutex, MutexGuard};
 
 /// How long the thread sleeps between looks, while the youngest wait is younger than so long, or older than all of these: what comes soon
 /// is seen soon.
@@ -48,7 +49,7 @@ static WATCH: Mutex<Watch> = Mutex::new(Watch { fresh: Vec::new(), running: fals
 static CHANGED: Condvar = Condvar::new();
 
 fn watch() -> MutexGuard<'static, Watch> {
-    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
+    WATCH.lock()
 }
 
 impl Watched {
@@ -58,7 +59,7 @@ impl Watched {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// What it has come to; before that `waker` is told when it has.
@@ -150,7 +151,7 @@ fn run() {
         {
             let mut watch = watch();
             while waits.is_empty() && watch.fresh.is_empty() {
-                watch = CHANGED.wait(watch).unwrap_or_else(PoisonError::into_inner);
+                watch = CHANGED.wait(watch);
             }
             waits.append(&mut watch.fresh);
         }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::access;
 use super::access::Access;
@@ -16,6 +16,7 @@ use crate::cuda::devices::thread::in_host_function;
 use crate::cuda::memory::allocated::allocation::Shown;
 use crate::cuda::memory::allocated::known::Known;
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 
 /// Physical memory, mapped at the first addresses of a range for some devices. As a [buffer](Mapping::into_buffer) it can be used.
 ///
@@ -214,7 +215,7 @@ impl Span {
     }
 
     fn mapped(&self) -> MutexGuard<'_, Mapped> {
-        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+        self.mapped.lock()
     }
 
     /// Maps `memory` behind what there is.
@@ -281,7 +282,7 @@ impl Shown for Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
-        let memory = std::mem::take(&mut self.mapped.get_mut().unwrap_or_else(PoisonError::into_inner).memory);
+        let memory = std::mem::take(&mut self.mapped.get_mut().memory);
         if in_host_function() {
             // CUDA must not be called here: the memory is lost, and its addresses too.
             std::mem::forget(memory);

@@ -1,9 +1,10 @@
 //! What a stream was given to do that may fail behind the back of CUDA.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::work::{Fate, Origin, Origins, Work};
+use crate::lock::{Mutex, MutexGuard};
 
 /// Operations of communicators on a stream, and those that the stream was made to follow or whose data it has read.
 ///
@@ -53,7 +54,7 @@ impl Entry {
 
 impl History {
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 
     /// The work of a worker on this stream, whose next operation is `number`; `make` makes it where there is none.

@@ -20,10 +20,10 @@
 //! write of the whole allocation, and excludes other writers by its borrow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::work::{Origins, Work, any_failures};
 use crate::deadline::{Deadline, default_timeout};
+use crate::lock::{Mutex, MutexGuard};
 
 /// The list holds more than the word could say.
 const MANY: u64 = 1;
@@ -165,7 +165,7 @@ impl Lineage {
     }
 
     fn lock(&self) -> MutexGuard<'_, Origins> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 
     /// Brings what `word` says into the list.

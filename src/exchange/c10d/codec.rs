@@ -40,7 +40,7 @@ pub(super) enum Query {
 }
 
 /// The queries of the current version, by their numbers.
-const CURRENT: [Option<Query>; 18] = [
+pub(super) const CURRENT: [Option<Query>; 18] = [
     None,
     Some(Query::Set),
     Some(Query::CompareSet),

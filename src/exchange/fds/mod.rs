@@ -7,7 +7,6 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -20,6 +19,7 @@ use crate::exchange::handle::Exchange;
 use crate::exchange::store::{check_rank, nonce};
 use crate::exchange::view::{GRACE, LOOK};
 use crate::exchange::wire::{Reader, Writer};
+use crate::lock::{Mutex, MutexGuard};
 
 /// The longest path of a Unix socket.
 const MAX_PATH: usize = 107;
@@ -323,8 +323,7 @@ impl FdSocket {
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        // Messages stand in it whole or not at all.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inbox.lock()
     }
 
     /// How each rank has departed, if it has.

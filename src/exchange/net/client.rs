@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -14,6 +13,7 @@ use super::keep_alive;
 use super::server::Server;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 
 /// How long an answer may be on its way, beside the time that the request was given.
 pub(in crate::exchange) const SLACK: Duration = Duration::from_millis(900);
@@ -108,7 +108,7 @@ impl<G: Greeter> Client<G> {
         deadline: &Deadline,
         request: impl FnOnce(&mut G::Connection) -> io::Result<(T, Reuse)>,
     ) -> Result<Option<T>> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle.lock().pop();
         let mut connection = match idle {
             Some(connection) => connection,
             None => self.another(operation, key, deadline)?,
@@ -117,7 +117,7 @@ impl<G: Greeter> Client<G> {
         match request(&mut connection) {
             Ok((value, reuse)) => {
                 if reuse == Reuse::Yes {
-                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+                    self.idle.lock().push(connection);
                 }
                 Ok(Some(value))
             }
@@ -182,7 +182,7 @@ impl<G: Greeter> Client<G> {
 impl<G: Greeter> Drop for Client<G> {
     fn drop(&mut self) {
         // Close the connections before the server, which waits for the ranks that are there.
-        self.idle.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        self.idle.get_mut().clear();
         let _ = self.presence.as_ref().shutdown(Shutdown::Both);
         drop(self.server.take());
     }

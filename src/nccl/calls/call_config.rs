@@ -3,9 +3,10 @@
 use std::ffi::{CString, c_int};
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::nccl::setup::choices::CtaPolicy;
 use crate::nccl::setup::environment::NO_COPY_ENGINES;
 use crate::sys;
@@ -231,7 +232,7 @@ impl CallConfig {
     pub(crate) fn number(&self) -> u16 {
         static KNOWN: Mutex<Vec<Said>> = Mutex::new(Vec::new());
         *self.number.get_or_init(|| {
-            let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = KNOWN.lock();
             let at = known.iter().position(|said| *said == self.said).unwrap_or(known.len());
             let Some(number) = u16::try_from(at + 1).ok() else { return 0 };
             if at == known.len() {

@@ -5,12 +5,13 @@
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use super::alone;
 use crate::clock;
 use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::calls::call::Call;
 use crate::nccl::lifecycle::reclaim::Registered;
 use crate::nccl::rank::gate::LockedAll;
@@ -137,7 +138,7 @@ pub(super) fn check_group(calls: &[Call<'_>]) -> Result<()> {
 
 impl Captured {
     fn open(&self) -> MutexGuard<'_, Vec<Part>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     fn add(&self, call: &Call<'_>) {

@@ -78,19 +78,33 @@ impl Dump {
         }
     }
 
-    /// That of a rank which waits for the others to start, in a communicator of `size` ranks; `waits` says so.
+    /// Returns the dump of a rank that waits for the others to start, in a communicator of `size`
+    /// ranks. `waits` describes the wait.
     pub(crate) fn starting(lineage: &Lineage, (rank, size): (usize, usize), device: Device, waits: String) -> Self {
         Self {
             key: key(lineage),
             rank,
             size,
             device: device.to_string(),
-            part: None,
             state: "starting".to_owned(),
+            waits: Some(waits.clone()),
+            ..Self::empty(waits, clock::tick())
+        }
+    }
+
+    /// Returns a dump of one rank that has done nothing.
+    fn empty(occasion: String, when: u64) -> Self {
+        Self {
+            key: 0,
+            rank: 0,
+            size: 1,
+            device: String::new(),
+            part: None,
+            state: String::new(),
             cause: None,
-            occasion: waits.clone(),
-            when: clock::tick(),
-            waits: Some(waits),
+            occasion,
+            when,
+            waits: None,
             inside: None,
             comparison: None,
             ras: None,
@@ -116,28 +130,9 @@ impl Dump {
         (self.when, self.ras.is_some())
     }
 
-    /// One of nobody.
     #[cfg(test)]
     pub(super) fn made(when: u64, occasion: &str) -> Self {
-        Self {
-            key: 0,
-            rank: 0,
-            size: 1,
-            device: String::new(),
-            part: None,
-            state: String::new(),
-            cause: None,
-            occasion: occasion.to_owned(),
-            when,
-            waits: None,
-            inside: None,
-            comparison: None,
-            ras: None,
-            collectives: 0,
-            messages: Vec::new(),
-            graphs: Vec::new(),
-            entries: Vec::new(),
-        }
+        Self::empty(occasion.to_owned(), when)
     }
 
     /// The communicator, rank and process that it is of, as a part of a file's name.

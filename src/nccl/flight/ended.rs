@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt::Display;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::dump::Dump;
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::rank::inner::Inner;
 
 /// So many are kept.
@@ -14,7 +14,7 @@ const KEPT: usize = 64;
 static LAST: Mutex<VecDeque<(u64, Dump)>> = Mutex::new(VecDeque::new());
 
 fn last() -> MutexGuard<'static, VecDeque<(u64, Dump)>> {
-    LAST.lock().unwrap_or_else(PoisonError::into_inner)
+    LAST.lock()
 }
 
 fn keep(inner: &Inner, dump: Dump) {

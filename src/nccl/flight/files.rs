@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Once, OnceLock, mpsc};
 use std::time::Duration;
 use std::{env, fs, thread};
 
@@ -11,6 +11,7 @@ use super::dump::{self, Dump};
 use super::{ended, ras};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::nccl::local_ranks::lineage::Lineage;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 
@@ -26,7 +27,7 @@ type Newest = Arc<Mutex<Option<(u64, bool)>>>;
 /// That of the file at `path`.
 fn newest(path: &Path) -> Newest {
     static ALL: OnceLock<Mutex<HashMap<PathBuf, Newest>>> = OnceLock::new();
-    let mut all = ALL.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = ALL.get_or_init(Mutex::default).lock();
     all.entry(path.to_owned()).or_default().clone()
 }
 
@@ -35,7 +36,7 @@ pub(crate) fn write(dump: &Dump, directory: &Path) -> Result<PathBuf> {
     let path = directory.join(format!("gpucomm-{}.json", dump.name()));
     // Until it is there: who is slow, as it has waited for an answer, writes over nothing that was made since.
     let newest = newest(&path);
-    let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut newest = newest.lock();
     if newest.is_some_and(|newest| newest > dump.order()) {
         return Ok(path);
     }
@@ -86,7 +87,7 @@ pub(crate) fn add_ras(mut dumps: Vec<Dump>, directory: &Path) {
 /// at it.
 fn write_ras(directory: &Path) -> Option<String> {
     static ASKED: Mutex<()> = Mutex::new(());
-    let (Some(address), Ok(_alone)) = (ras::place(), ASKED.try_lock()) else { return None };
+    let (Some(address), Some(_alone)) = (ras::place(), ASKED.try_lock()) else { return None };
     let answer = ras::ask("dump", &address, PATIENCE);
     let (name, text) = dump::of_ras(&address, &answer);
     let draft = directory.join(format!(".{name}"));

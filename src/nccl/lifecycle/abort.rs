@@ -20,7 +20,7 @@
 
 use std::cmp::Reverse;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::interrupt::Interruption;
@@ -28,6 +28,7 @@ use super::{interrupt, quiesce, release};
 use crate::cuda;
 use crate::deadline::{Deadline, backoff};
 use crate::error::Error;
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::flight::ended;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::local_ranks::teardown::AfterAbort;
@@ -184,7 +185,7 @@ fn add_all_that_end_with(inner: &Inner, cause: &Error, all: &mut Vec<Ending>) {
 /// finds all of them active.
 pub(super) fn lock_marking() -> MutexGuard<'static, ()> {
     static MARKING: Mutex<()> = Mutex::new(());
-    MARKING.lock().unwrap_or_else(PoisonError::into_inner)
+    MARKING.lock()
 }
 
 /// Marks all of these ranks aborted, and has each that was alive free itself on its own thread.

@@ -20,7 +20,7 @@ fn aborted(clique: &Clique) -> Vec<&Arc<Inner>> {
 
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    ALONE.lock()
 }
 
 /// On the last devices. The first three are those of other unit tests.

@@ -13,7 +13,7 @@
 //! one stays as it was. So such memory is not freed before enough groups were made, or the
 //! communicator has ended.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use crate::cuda::scarce;
 use crate::cuda::{self, Address, Allocation, Device, Freed, Hold, Uses, owners};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::{Condvar, Mutex, MutexGuard};
 use crate::nccl::rank::helper;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Reclaim;
@@ -67,7 +68,7 @@ static QUEUE: Mutex<Queue> =
 static CHANGED: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {
-    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+    QUEUE.lock()
 }
 
 /// Starts the thread, unless it runs: before there is any memory to free.
@@ -183,10 +184,10 @@ fn take() -> Vec<Waiting> {
     if !queue.waiting.is_empty() && !queue.fresh {
         let soon = queue.waiting.iter().any(|one| !one.stays());
         let interval = if soon { INTERVAL } else { LONG };
-        queue = CHANGED.wait_timeout(queue, interval).unwrap_or_else(PoisonError::into_inner).0;
+        queue = CHANGED.wait_timeout(queue, interval);
     }
     while queue.waiting.is_empty() {
-        queue = CHANGED.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        queue = CHANGED.wait(queue);
     }
     queue.fresh = false;
     queue.in_hand = queue.waiting.iter().map(|one| (one.owner(), one.device)).collect();

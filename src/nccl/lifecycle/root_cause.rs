@@ -74,7 +74,7 @@ impl Failure {
     /// is the program's own, the communicator of the rank may have `ended` because of another rank.
     pub(crate) fn returned(rank: usize, known: Option<&Error>, ended: Option<&Error>) -> Self {
         let brought = known.or(ended);
-        let begun = taken().filter(|begun| brought.is_none_or(|error| same(&begun.why, error)));
+        let begun = taken().filter(|begun| brought.is_none_or(|error| begun.why == *error));
         let is_victim = match known {
             Some(error) => is_victim(error),
             // A rank that has ended the communicator itself is no victim.
@@ -90,8 +90,8 @@ impl Failure {
     /// `rank` has panicked, on this thread.
     pub(crate) fn panicked(rank: usize, payload: Box<dyn Any + Send>) -> Self {
         let said = payload.downcast_ref::<String>();
-        // It panics over an error for which it has ended communicators, or has ended some while it
-        // unwound.
+        // It has ended communicators while it unwound, or it unwraps the error for which it had ended
+        // some. Of an error that is unwrapped, the panic keeps nothing but the `Debug` form.
         let is_it =
             |begun: &Begun| begun.unwinds || said.is_some_and(|text| text.contains(&format!("{:?}", begun.why)));
         let since = taken().filter(is_it).map_or_else(now, |begun| begun.since);
@@ -109,11 +109,6 @@ impl Failure {
     pub(crate) fn into_what(self) -> What {
         self.what
     }
-}
-
-/// Whether two errors are the same.
-fn same(one: &Error, other: &Error) -> bool {
-    format!("{one:?}") == format!("{other:?}")
 }
 
 /// Whether `error` only says that another rank has ended a communicator, or has left, perhaps

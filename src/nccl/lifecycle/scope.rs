@@ -6,8 +6,9 @@
 //! those.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::rank::inner::Inner;
 
 thread_local! {
@@ -43,7 +44,7 @@ impl Scope {
     }
 
     fn made(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock()
     }
 
     /// This run, and those that it was started in.

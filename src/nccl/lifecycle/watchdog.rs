@@ -5,7 +5,7 @@
 //! that could wait for a device or a peer: no deadline would work then.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use super::abort::abort_clique;
 use super::{interrupt, reclaim};
 use crate::cuda::Worker;
 use crate::error::{Error, Result};
+use crate::lock::{Condvar, Mutex, MutexGuard};
 use crate::nccl::rank::helper;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 use crate::nccl::rank::transitions::STAYS_INSIDE;
@@ -50,7 +51,7 @@ pub(crate) fn wake() {
 }
 
 fn watch() -> MutexGuard<'static, Watch> {
-    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
+    WATCH.lock()
 }
 
 /// The visit to NCCL that the watchdog has seen last, and since when.
@@ -100,9 +101,9 @@ fn next_round() -> Vec<Arc<Inner>> {
     loop {
         let mut watch = watch();
         while !watch.has_ranks {
-            watch = CHANGED.wait(watch).unwrap_or_else(PoisonError::into_inner);
+            watch = CHANGED.wait(watch);
         }
-        watch = CHANGED.wait_timeout(watch, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        watch = CHANGED.wait_timeout(watch, INTERVAL);
         // Ranks that start from now on set it again.
         watch.has_ranks = false;
         drop(watch);

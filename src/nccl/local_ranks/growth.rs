@@ -1,8 +1,7 @@
 //! The invitation by which a communicator grows next.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::setup::unique_id::UniqueId;
 
 /// An invitation by which the communicator has not grown yet.
@@ -23,7 +22,7 @@ pub(crate) struct Growth(Mutex<Option<Open>>);
 
 impl Growth {
     fn open(&self) -> MutexGuard<'_, Option<Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The open invitation.

@@ -14,7 +14,9 @@
 //! So each rank is revoked on its own thread, and none once the first is aborted.
 
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use crate::lock::{Mutex, MutexGuard};
 
 /// How far the ranks have come that are freed together; `R` is a rank.
 #[derive(Debug)]
@@ -103,7 +105,7 @@ impl<R> Teardown<R> {
 
     /// Never held across a call.
     fn progress(&self) -> MutexGuard<'_, Progress<R>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock()
     }
 
     /// What is split off from these ranks shares their resources.
@@ -233,7 +235,7 @@ impl<R> Teardown<R> {
 
     /// The lock of the one thread that frees ranks that share.
     pub(crate) fn lock_freeing(&self) -> MutexGuard<'_, ()> {
-        self.freeing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.freeing.lock()
     }
 }
 

@@ -15,13 +15,14 @@
 use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::growth::Growth;
 use super::lineage::{Child, Lineage};
 use super::teardown::Teardown;
 use crate::cuda::Device;
 use crate::error::Error;
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::validate::in_process::InProcess;
@@ -112,7 +113,7 @@ impl<R> Roots<R> {
     }
 
     fn root(&self, lineage: Lineage) -> Arc<LocalRanks<R>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|_, local| local.strong_count() > 0);
         let local = all
             .get(&lineage)
@@ -125,7 +126,7 @@ impl<R> Roots<R> {
     /// All ranks of the process that have started.
     pub(crate) fn ranks(&self) -> Vec<Arc<R>> {
         let roots: Vec<_> = {
-            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = self.0.lock();
             all.values().filter_map(Weak::upgrade).collect()
         };
         let mut ranks = Vec::new();
@@ -174,7 +175,7 @@ impl<R> LocalRanks<R> {
     }
 
     fn children(&self) -> MutexGuard<'_, Vec<(Child, Weak<Self>)>> {
-        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+        self.children.lock()
     }
 
     /// Visits this communicator, and then its parts.
@@ -297,7 +298,7 @@ impl<R> LocalRanks<R> {
 
     /// Never held across a call.
     fn started(&self) -> MutexGuard<'_, Started<R>> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+        self.started.lock()
     }
 
     /// The ranks that have started, in the order of their numbers.
@@ -364,7 +365,7 @@ impl<R> LocalRanks<R> {
     }
 
     fn configs(&self) -> MutexGuard<'_, Vec<Arc<Config>>> {
-        self.configs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.configs.lock()
     }
 
     /// Whether the configuration asks for results that are equal bit by bit.
@@ -381,7 +382,7 @@ impl<R> LocalRanks<R> {
 
     /// Adds the devices of ranks that have started.
     pub(crate) fn add_devices(&self, devices: impl Iterator<Item = Device>) {
-        let mut all = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.devices.lock();
         devices.for_each(|device| {
             if !all.contains(&device) {
                 all.push(device)
@@ -391,7 +392,7 @@ impl<R> LocalRanks<R> {
 
     /// The devices on which NCCL frees memory when the last rank ends.
     pub(crate) fn devices(&self) -> Vec<Device> {
-        self.devices.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.devices.lock().clone()
     }
 }
 

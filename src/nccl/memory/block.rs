@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::cuda::{Device, scarce, undisturbing};
 use crate::element::{Element, must_fit};
 use crate::error::{Error, Result};
-use crate::nccl::raw::check;
+use crate::nccl::raw::{check, warnings};
 use crate::sys;
 
 /// Windows begin and end at pages of this size.
@@ -44,22 +44,19 @@ fn attempt(device: Device, bytes: usize) -> Result<*mut c_void> {
     const FUNCTION: &str = "ncclMemAlloc";
     let _current = device.set_current()?;
     let mut ptr = ptr::null_mut();
-    // SAFETY: writes a pointer to the address given; the device is current.
-    let allocated = undisturbing(|| check::check(FUNCTION, unsafe { sys::ncclMemAlloc(&mut ptr, bytes) }));
-    match allocated {
-        Ok(()) => Ok(ptr),
-        Err(error) if is_out_of_memory(&error, device, bytes) => {
-            Err(Error::OutOfMemory { operation: FUNCTION, bytes, place: device.to_string() })
+    undisturbing(|| {
+        // SAFETY: writes a pointer to the address given; the device is current.
+        let result = unsafe { sys::ncclMemAlloc(&mut ptr, bytes) };
+        if result == sys::ncclResult_t::ncclUnhandledCudaError && is_out_of_memory(device, bytes) {
+            return Err(Error::OutOfMemory { operation: FUNCTION, bytes, place: device.to_string() });
         }
-        Err(error) => Err(error),
-    }
+        check::check(FUNCTION, result)
+    })?;
+    Ok(ptr)
 }
 
-/// Whether memory ran out. NCCL's code says no more than that a CUDA call failed; its text says which error that was,
-/// but may be of another call.
-fn is_out_of_memory(error: &Error, device: Device, bytes: usize) -> bool {
-    let Error::Nccl { code, last, .. } = error else { return false };
-    *code == sys::ncclResult_t::ncclUnhandledCudaError.0 as i32
-        && (last.as_ref().is_some_and(|text| text.contains("out of memory"))
-            || device.memory_info().map_or(true, |info| info.free < bytes))
+/// Whether an allocation of so many bytes, in which a call of CUDA has just failed, failed for lack
+/// of memory. NCCL's warning may be of another call, so the device is asked too.
+fn is_out_of_memory(device: Device, bytes: usize) -> bool {
+    warnings::names_out_of_memory() || device.memory_info().map_or(true, |info| info.free < bytes)
 }

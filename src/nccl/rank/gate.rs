@@ -20,11 +20,12 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::rank::name::{pack, unpack};
 
 /// The bit of `door` that says that the gate is shut. The other bits count promises.
@@ -49,7 +50,7 @@ impl Lock {
     /// The turn of the one thread that revokes a communicator with this lock: they have NCCL's flag
     /// in common.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 }
 

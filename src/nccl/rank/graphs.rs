@@ -1,12 +1,13 @@
 //! The graphs that hold operations of a communicator. They end with it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::helper;
 use crate::cuda::{Access, Mortal, Stream, Tracker};
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 
 /// The number of graphs from which on those that are gone are forgotten.
 const MANY: usize = 16;
@@ -52,7 +53,7 @@ struct All {
 
 impl Graphs {
     fn all(&self) -> MutexGuard<'_, All> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 
     /// Notes that a capture has its first operation of the communicator. `alone`: its graph has all

@@ -1,9 +1,10 @@
 //! The operations of a rank that graphs hold, for dumps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::clock;
+use crate::lock::Mutex;
 
 /// How many operations are kept of each graph.
 const KEPT: usize = 64;
@@ -36,7 +37,7 @@ pub(crate) struct Graph {
 impl Held {
     /// Adds an operation that was captured.
     pub(crate) fn add(&self, head: u64, count: u64) {
-        let mut operations = locked(&self.operations);
+        let mut operations = self.operations.lock();
         if operations.len() < KEPT {
             operations.push((head, count));
         }
@@ -55,7 +56,7 @@ impl Held {
         let launches = load(&self.launches);
         Graph {
             number: self.number,
-            operations: locked(&self.operations).clone(),
+            operations: self.operations.lock().clone(),
             total: load(&self.total),
             launches,
             last: (launches > 0).then(|| (load(&self.launch), load(&self.when))),
@@ -70,7 +71,7 @@ pub(super) struct Holds(Mutex<(u64, Vec<Weak<Held>>)>);
 impl Holds {
     /// Adds a graph.
     pub(super) fn begin(&self) -> Arc<Held> {
-        let mut all = locked(&self.0);
+        let mut all = self.0.lock();
         all.0 += 1;
         let (number, operations) = (all.0, Mutex::default());
         let [total, launches, launch, when] = [const { AtomicU64::new(0) }; 4];
@@ -81,12 +82,8 @@ impl Holds {
     }
 
     pub(super) fn all(&self) -> Vec<Graph> {
-        locked(&self.0).1.iter().filter_map(|graph| Some(graph.upgrade()?.now())).collect()
+        self.0.lock().1.iter().filter_map(|graph| Some(graph.upgrade()?.now())).collect()
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! [`interrupt`](crate::nccl::lifecycle::interrupt).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use super::factors::Factors;
@@ -21,6 +21,7 @@ use super::state::StateMachine;
 use super::windows::Windows;
 use crate::cuda::{Device, Fate};
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::local_ranks::tree;
 use crate::nccl::rank::recent::Recent;
 use crate::nccl::raw::handle::Handle;
@@ -197,7 +198,7 @@ impl Inner {
 
     /// Reductions that are still to be destroyed.
     pub(crate) fn dropped_ops(&self) -> MutexGuard<'_, Vec<sys::ncclRedOp_t>> {
-        self.dropped_ops.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dropped_ops.lock()
     }
 
     /// Returns an error if there is no such rank, which a user named as `what`.

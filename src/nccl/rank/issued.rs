@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use super::held::{Graph, Held, Holds};
 use crate::clock;
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::validate::pair::End;
 
 /// What a rank has issued. Written under the lock of the rank, and read without it.
@@ -179,7 +180,7 @@ struct Points(Mutex<VecDeque<Point>>);
 impl Points {
     /// Adds the last point.
     fn add(&self, operation: &'static str, (head, count): (u64, u64), sequence: u64) {
-        let mut points = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut points = self.0.lock();
         if points.len() == KEPT {
             points.pop_front();
         }
@@ -187,7 +188,7 @@ impl Points {
     }
 
     fn all(&self) -> Vec<Point> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        self.0.lock().iter().copied().collect()
     }
 }
 
@@ -210,7 +211,7 @@ struct Compared {
 
 impl Compared {
     fn lock(&self) -> MutexGuard<'_, Option<(u64, Wait)>> {
-        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wait.lock()
     }
 
     fn set(&self, after: u64, what: Arc<str>) {

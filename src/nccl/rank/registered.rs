@@ -5,8 +5,10 @@
 //! communicator is exact. Without it, the result may be outdated.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::lock::Mutex;
 
 /// The number of allocations in a bucket. More of them go to the next level. Their ids fill one
 /// cache line, or halves of two.
@@ -83,7 +85,7 @@ impl Registered {
     /// there, or no room for more.
     #[must_use]
     pub(crate) fn add(&self, allocation: u64, addresses: &Range<usize>, number: u64) -> bool {
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = self.writer.lock();
         if self.over(allocation).any(|(_, other)| other.start < addresses.end && addresses.start < other.end) {
             return false;
         }
@@ -106,7 +108,7 @@ impl Registered {
 
     /// Forgets the registration of an allocation that has this number.
     pub(crate) fn remove(&self, allocation: u64, number: u64) {
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = self.writer.lock();
         for bucket in self.buckets(allocation) {
             for (at, _, _) in bucket.over(allocation).filter(|(_, other, _)| *other == number) {
                 bucket.ids[at].store(0, Ordering::Release);

@@ -1,9 +1,10 @@
 //! Device memory for operations whose result nobody reads.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::cuda::{DeviceBuffer, Stream};
 use crate::error::Result;
+use crate::lock::{Mutex, MutexGuard};
 
 /// One byte on the device, allocated when it is first needed, until the communicator ends.
 #[derive(Debug, Default)]
@@ -45,6 +46,6 @@ impl Scratch {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! [`State::may_become`] lists all transitions.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::lock::Mutex;
 
 /// The state of a communicator. Calls are possible only while it is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -131,7 +132,7 @@ impl StateMachine {
 
     /// Marks it suspended because of `reason`. Returns false if it was not active.
     pub(crate) fn suspend(&self, reason: &str) -> bool {
-        let mut suspended = self.suspended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut suspended = self.suspended.lock();
         let before = suspended.replace((reason.to_owned(), Instant::now()));
         let first = self.go(State::Suspended);
         if !first {
@@ -185,7 +186,7 @@ impl StateMachine {
                 Some(Error::Aborted { operation, reason: format!("it was closed {}", ago()) })
             }
             State::Suspended => {
-                let (reason, since) = self.suspended.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+                let (reason, since) = self.suspended.lock().clone()?;
                 let error = Error::Suspended { operation, reason };
                 Some(error.noted(self::ago(since.elapsed())))
             }

@@ -9,11 +9,12 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::registered::Registered;
 use crate::cuda::{Allocation, Freed, Region};
 use crate::error::Result;
+use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::validate::signature::REGISTERED;
 use crate::sys;
 
@@ -131,7 +132,7 @@ pub(crate) struct Windows {
 impl Windows {
     /// Held for a moment, and never around a call of CUDA or NCCL: an abort takes it, too.
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// The number of the window or registration that a region lies in; 0 if there is none.
@@ -196,7 +197,7 @@ impl Windows {
         if number & REGISTERED == 0
             && let Some(memory) = allocation.keep()
         {
-            let mut known = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.memory.lock();
             known.retain(|one| one.strong_count() > 0);
             known.push(Arc::downgrade(&memory));
         }
@@ -229,7 +230,7 @@ impl Windows {
     /// The memory under windows that still exists.
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn memory(&self) -> Vec<Arc<Allocation>> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+        self.memory.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The handle of the window with this number.

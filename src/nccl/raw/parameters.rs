@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::check::check;
 use crate::error::Result;
+use crate::lock::{Mutex, MutexGuard};
 use crate::sys::{self, ncclResult_t};
 
 /// One thread at a time asks: `ncclParamBind` and `ncclParamGetParameter` note which names were asked for, without a lock (2.30.7).
@@ -52,7 +52,7 @@ macro_rules! numbers {
 
 impl Asking {
     pub(crate) fn begin() -> Self {
-        Self(ASKING.lock().unwrap_or_else(PoisonError::into_inner))
+        Self(ASKING.lock())
     }
 
     /// Wraps `ncclParamGetAllParameterKeys`.

@@ -5,10 +5,10 @@
 
 use std::ffi::c_char;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::handle::Handle;
+use crate::lock::Mutex;
 use crate::sys;
 
 /// How long several ranks, which fail by one thing, may take to say so.
@@ -35,13 +35,13 @@ impl Heard {
 }
 
 fn is_old(text: &str) -> bool {
-    HEARD.lock().unwrap_or_else(PoisonError::into_inner).is_old(text, Instant::now())
+    HEARD.lock().is_old(text, Instant::now())
 }
 
 /// A communicator has started: what NCCL has said so far is of something else than what may fail later.
 pub(crate) fn all_went_well() {
     if let Some(text) = last_error() {
-        *HEARD.lock().unwrap_or_else(PoisonError::into_inner) = Heard { text, since: None };
+        *HEARD.lock() = Heard { text, since: None };
     }
 }
 
@@ -74,6 +74,16 @@ fn last_error_of(Handle(raw): Handle) -> Option<String> {
     // SAFETY: the argument is ignored by NCCL; the result is null or a buffer of `LONGEST` bytes.
     let text = unsafe { sys::ncclGetLastError(raw) };
     copied(text).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Whether NCCL's last warning is that CUDA has run out of memory. NCCL's code only says that a call
+/// of CUDA failed, and its warning quotes `cudaGetErrorString`: `Cuda failure 2 'out of memory'`.
+#[cold]
+pub(crate) fn names_out_of_memory() -> bool {
+    let Some(text) = last_error() else { return false };
+    // A later failure, of something else, must not take this warning for a new one.
+    is_old(&text);
+    text.contains("out of memory")
 }
 
 /// Bytes of the buffer in which NCCL keeps its last message.

@@ -6,11 +6,12 @@
 //! majority is right; without a majority the first rank is. The first verdict holds, so that all
 //! ranks report the same.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::signature::Signature;
 use crate::error::Error;
+use crate::lock::Mutex;
 
 /// How long is waited for ranks that have not come to the call in question.
 pub(crate) const HEARING: Duration = Duration::from_secs(1);
@@ -75,12 +76,12 @@ impl Ballot {
     /// A rank says what it has that differs.
     #[cold]
     pub(crate) fn claim(&self, difference: Difference) {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner).push(difference);
+        self.claims.lock().push(difference);
     }
 
     /// What `rank` has said about `entry`.
     pub(crate) fn said(&self, rank: usize, entry: u64) -> Option<Signature> {
-        let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let claims = self.claims.lock();
         claims.iter().find(|claim| claim.rank == rank && claim.entry == entry).map(|claim| claim.got)
     }
 

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Why a rank comes to nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +106,7 @@ impl Presence {
     }
 
     fn programs(&self) -> MutexGuard<'_, Programs> {
-        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.programs.lock()
     }
 
     /// This thread makes calls as `rank`.
@@ -261,3 +260,4 @@ mod tests {
         assert!(presence.is_driven_elsewhere(0));
     }
 }
+use crate::lock::{Mutex, MutexGuard};

@@ -23,7 +23,6 @@
 //! meanwhile.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
@@ -126,7 +125,7 @@ static NEXT: Mutex<u64> = Mutex::new(0);
 pub(crate) struct Quiet(MutexGuard<'static, u64>);
 
 pub(crate) fn quiet() -> Quiet {
-    Quiet(NEXT.lock().unwrap_or_else(PoisonError::into_inner))
+    Quiet(NEXT.lock())
 }
 
 impl Meeting {
@@ -135,7 +134,7 @@ impl Meeting {
     }
 
     fn states(&self) -> MutexGuard<'_, Box<[RankState]>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock()
     }
 
     /// `rank` is there.
@@ -291,3 +290,4 @@ fn unneeded(states: &[RankState], party: &[usize], rank: usize) -> Peers {
 #[cfg(test)]
 #[path = "meeting_tests.rs"]
 mod tests;
+use crate::lock::{Mutex, MutexGuard};

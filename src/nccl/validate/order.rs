@@ -7,7 +7,7 @@
 //! operation itself.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Of all communicators of a clique that share.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Sharing {
 
     /// A part, "of color" and so on, in which these ranks of this communicator are.
     pub(crate) fn part(&self, part: String, ranks: &[usize]) -> Self {
-        let mut names = self.order.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.order.names.lock();
         let number = names.len();
         names.push(format!("the part {part}"));
         drop(names);
@@ -87,7 +87,7 @@ impl Sharing {
     }
 
     fn name(&self, number: usize) -> String {
-        let names = self.order.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.order.names.lock();
         names.get(number).cloned().unwrap_or_default()
     }
 
@@ -100,7 +100,7 @@ impl Sharing {
     pub(crate) fn message(&self, rank: usize, peer: usize) -> Result<(), Clash> {
         let (own, other) = (self.ranks[rank], self.ranks[peer]);
         let pair = &self.order.pairs[own.min(other) * self.order.size + own.max(other)];
-        let step = pair.lock().unwrap_or_else(PoisonError::into_inner).step(own, self.number);
+        let step = pair.lock().step(own, self.number);
         step.map_err(|theirs| Clash { peer, expected: self.name(theirs), got: self.name(self.number) })
     }
 }
@@ -151,3 +151,4 @@ mod tests {
         assert_eq!((clash.peer, clash.expected.as_str()), (1, "the part of color 0"));
     }
 }
+use crate::lock::Mutex;

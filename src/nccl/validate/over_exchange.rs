@@ -11,9 +11,9 @@
 //! The rank that finds out how the communicator ends writes that once, and all ranks report it.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ballot::{self, Ballot, HEARING, Verdict};
@@ -29,6 +29,7 @@ use super::signature::Signature;
 use super::split::{Choice, Splits};
 use crate::error::{Error, Result};
 use crate::exchange::{Came, Exchange};
+use crate::lock::{Mutex, MutexGuard};
 
 /// Rounds whose notes are taken away at once.
 const BATCH: u64 = 64;
@@ -86,7 +87,7 @@ pub(crate) enum RoundState {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl OverExchange {

@@ -12,7 +12,6 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::element_type;
 use super::element_type::Type;
@@ -21,6 +20,7 @@ use super::signature;
 use super::signature::Numbers;
 use crate::cuda::Backing;
 use crate::hint::{self, Apart};
+use crate::lock::{Mutex, MutexGuard};
 
 /// Messages that one end may be ahead of the other before it goes on in a list.
 const ENTRIES: u64 = 512;
@@ -273,7 +273,7 @@ impl Pair {
     }
 
     fn list(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 
     /// How many messages `end` has come to.

@@ -2,7 +2,6 @@
 //! dropped and how large the next ones are, and vote on whether each could make its part.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// What a rank shows at a point.
 #[derive(Debug, Default, Clone)]
@@ -33,7 +32,7 @@ impl Points {
     }
 
     pub(crate) fn show(&self, rank: usize, point: u64, dropped: Vec<u64>, bytes: usize) {
-        let mut shown = self.0[rank].shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.0[rank].shown.lock();
         shown[(point % 2) as usize] = Shown { dropped, bytes };
     }
 
@@ -60,7 +59,7 @@ impl Points {
     /// What each rank shows at a point to which all have come.
     fn shown(&self, point: u64) -> impl Iterator<Item = Shown> {
         let at = (point % 2) as usize;
-        self.0.iter().map(move |state| state.shown.lock().unwrap_or_else(PoisonError::into_inner)[at].clone())
+        self.0.iter().map(move |state| state.shown.lock()[at].clone())
     }
 
     /// The windows that all ranks have dropped.
@@ -115,3 +114,4 @@ mod tests {
         assert_eq!(points.undecided(3), [1]);
     }
 }
+use crate::lock::Mutex;

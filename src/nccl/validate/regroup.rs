@@ -5,7 +5,7 @@
 //! A rank publishes its plan. It goes on when all ranks that the plan needs have come with the same
 //! plan and were all promised that they may enter NCCL, as at a [meeting](super::meeting).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::ballot::Verdict;
 use super::operation::{GROW, RESUME};
@@ -123,7 +123,7 @@ impl Regroup {
     }
 
     fn states(&self) -> MutexGuard<'_, Box<[RankState]>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// `rank` comes with a plan that takes it. Where it is the last, all that it takes go on, if
@@ -242,3 +242,4 @@ mod tests {
         assert_eq!(regroup.step(1), Step::Go(vec![(0, Some(part(1))), (1, None)]));
     }
 }
+use crate::lock::{Mutex, MutexGuard};

@@ -4,7 +4,7 @@
 //! ranks of a part want the same.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::ballot::Verdict;
 
@@ -91,14 +91,12 @@ impl Splits {
     }
 
     pub(crate) fn show(&self, rank: usize, split: u64, shown: Shown) {
-        self.0[rank].lock().unwrap_or_else(PoisonError::into_inner)[(split % 2) as usize] = shown;
+        self.0[rank].lock()[(split % 2) as usize] = shown;
     }
 
     /// What they have shown, each with its rank.
     fn shown(&self, split: u64) -> Vec<(usize, Choice)> {
-        let shown = |rank: &Mutex<[Shown; 2]>| {
-            rank.lock().unwrap_or_else(PoisonError::into_inner)[(split % 2) as usize].clone()
-        };
+        let shown = |rank: &Mutex<[Shown; 2]>| rank.lock()[(split % 2) as usize].clone();
         self.0.iter().enumerate().filter_map(|(rank, one)| Some((rank, shown(one)?))).collect()
     }
 
@@ -159,3 +157,4 @@ mod tests {
         assert_eq!(splits.members(2, 0), [1]);
     }
 }
+use crate::lock::Mutex;

@@ -1,9 +1,9 @@
 //! There is one context a process.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::sys;
 
 pub(super) const INIT: &str = "ContextBuilder::init";
@@ -23,7 +23,7 @@ static BOOTSTRAP: Mutex<()> = Mutex::new(());
 /// # Errors
 /// [`Error::InvalidUsage`] where a context is there, starts or was left behind, and where the library runs without one, or keeps its PEs.
 pub(super) fn beside_no_context<R>(operation: &'static str, f: impl FnOnce() -> Result<R>) -> Result<R> {
-    let _one = BOOTSTRAP.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = BOOTSTRAP.lock();
     let reason = match STATE.load(Ordering::Acquire) {
         // SAFETY: may be called at any time.
         NONE => match unsafe { sys::nvshmemx_init_status() } {
@@ -80,7 +80,7 @@ impl Claimed {
     /// [`Error::InvalidUsage`] where there is a context, or was one that has left the library in a state of which nobody knows.
     pub(super) fn claim() -> Result<Self> {
         // Nobody makes an id now, or from now on.
-        let _one = BOOTSTRAP.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = BOOTSTRAP.lock();
         let reason = match STATE.compare_exchange(NONE, THERE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Ok(Self(())),
             Err(THERE) => "there is a context in this process already, and NVSHMEM has one a process",

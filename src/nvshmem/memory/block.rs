@@ -1,10 +1,11 @@
 //! A block of symmetric memory: this PE's part of it, and what this PE does with the parts of others.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use crate::cuda::{Access, Address, Allocation, Lend, LentUses, Lineage, Tracker, Used, Uses, in_host_function};
+use crate::cuda::{Address, Allocation, Lineage, Tracker, Used, Uses, in_host_function};
 use crate::error::Result;
+use crate::lock::Mutex;
 use crate::nvshmem::state::dropped::Live;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::order::Order;
@@ -36,7 +37,7 @@ impl Block {
         let number = dropped.number();
         let rest = Arc::clone(&left);
         let free = Box::new(move |freed: crate::cuda::Freed| {
-            let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let rest = rest.lock().take();
             dropped.put(number, [Some(freed.uses), rest].into_iter().flatten().collect());
         });
         let all = Arc::clone(&inner.dropped);
@@ -61,7 +62,7 @@ impl Block {
 
     /// The order in which this PE comes to the part of `pe`, another one, by views.
     pub(crate) fn views_of(&self, pe: usize) -> Arc<Order> {
-        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut views = self.views.lock();
         Arc::clone(views.entry(pe).or_insert_with(Order::new))
     }
 
@@ -104,7 +105,7 @@ impl Drop for Block {
             std::mem::forget((Arc::clone(&self.alloc), uses));
             return;
         }
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(uses);
+        *self.left.lock() = Some(uses);
     }
 }
 
@@ -120,18 +121,4 @@ impl Used for Block {
     fn keep(&self) -> Option<Arc<dyn Used>> {
         self.me.upgrade().map(|block| block as Arc<dyn Used>)
     }
-}
-
-/// The part of another PE, for a bracket: kept for as long as the work needs it, and not ordered.
-#[derive(Clone, Copy)]
-pub(crate) struct Remote<'b>(pub(crate) &'b Block);
-
-impl Lend for Remote<'_> {
-    type Lent<'l> = ();
-
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.add_used(self.0, Access::Read);
-    }
-
-    fn lent<'l>(&self) -> Self::Lent<'l> {}
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use super::block::{Block, Remote};
+use super::block::Block;
 use crate::cuda::{Address, AsSlice, Slice, or_panic, resolve};
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
@@ -108,11 +108,6 @@ impl<'a, T: Element> SymmetricSlice<'a, T> {
 
     pub(crate) fn bytes(&self) -> usize {
         self.len * size_of::<T>()
-    }
-
-    /// Its parts on other PEs, for a bracket.
-    pub(crate) fn remote(&self) -> Remote<'a> {
-        Remote(self.block)
     }
 
     pub(crate) fn block(&self) -> &'a Arc<Block> {

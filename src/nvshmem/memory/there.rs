@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 use std::fmt::Display;
 
-use super::block::Remote;
+use super::block::Block;
 use super::slice::SymmetricSlice;
-use crate::cuda::{Access, Lend, LentUses, Region, Slice};
+use crate::cuda::{Access, LentUses, Region, Slice};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::nvshmem::pe::Pe;
@@ -15,7 +15,7 @@ use crate::nvshmem::state::inner::Inner;
 pub(crate) struct There<'m> {
     /// Its place on this PE, by which the library knows the one at the other.
     pub(crate) region: Region<'m>,
-    remote: Remote<'m>,
+    block: &'m Block,
     pub(crate) pe: c_int,
     /// It is this PE: memory of this process.
     pub(crate) own: bool,
@@ -32,7 +32,7 @@ impl<'m> There<'m> {
         let number = inner.pe_of(operation, pe)?;
         slice.check(operation, what, inner)?;
         let own = pe.0 == inner.pe;
-        Ok(Self { region: slice.local().region(), remote: slice.remote(), pe: number, own })
+        Ok(Self { region: slice.local().region(), block: slice.block(), pe: number, own })
     }
 
     /// The same of one element.
@@ -46,13 +46,14 @@ impl<'m> There<'m> {
         Self::new(inner, operation, (what, slice), pe)
     }
 
-    /// For a bracket, where `access` is had to it. What PEs do to each other's memory they order themselves: that of others is kept, and no more.
+    /// Adds the memory to the uses of a bracket, with `access`. Memory of another PE is kept alive, but not
+    /// ordered: the program orders the accesses of PEs to each other's memory.
     pub(crate) fn add_to<'s>(&'s self, uses: &mut LentUses<'s>, access: Access) {
         let Region { alloc, address, bytes } = self.region;
         if self.own {
             uses.add(Slice::<u8>::of(alloc, address, bytes), access);
         } else {
-            self.remote.uses(uses);
+            uses.add_used(self.block, Access::Read);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::nvshmem::memory::slice::AsSymmetric;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::{COLLECTIVE, TRANSFER};
 use crate::nvshmem::state::inner::Inner;
-use crate::nvshmem::state::order::Beside;
+use crate::nvshmem::state::order::OrderUse;
 use crate::nvshmem::sync::signal::{Signal, SignalOp};
 use crate::sys;
 
@@ -103,7 +103,7 @@ impl Context {
         let mut scope = StreamScope { inner, all: Vec::new() };
         let result = f(&mut scope)?;
         for some in scope.all.chunks(AT_ONCE) {
-            let memory = (Chunk(some), Beside(&inner.beside));
+            let memory = (Chunk(some), OrderUse::shared(&*inner.beside));
             inner.on_stream(SCOPE, stream, TRANSFER * some.len() + COLLECTIVE, memory, |stream| {
                 some.iter().for_each(|one| one.enqueue(stream));
                 // SAFETY: the library runs.

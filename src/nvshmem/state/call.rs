@@ -1,7 +1,7 @@
 //! What all calls of the library go through.
 
 use super::inner::Inner;
-use super::order::Kept;
+use super::order::OrderUse;
 use super::watchdog::Awaited;
 use crate::cuda::{Busy, Device, Lend, Quiet, Stream, undisturbing};
 use crate::deadline::Deadline;
@@ -126,8 +126,9 @@ impl Inner {
         f: impl FnOnce(sys::cudaStream_t) -> R,
     ) -> Result<R> {
         self.check_stream(operation, stream)?;
-        let kept = Kept(stream.records().then_some(&*self.life));
-        stream.launch_for(operation, entries, (memory, kept), |stream, _| f(stream.as_raw()))
+        // A graph that is captured on the stream must not launch after the library has ended.
+        let life = OrderUse::shared(stream.records().then_some(&*self.life));
+        stream.launch_for(operation, entries, (memory, life), |stream, _| f(stream.as_raw()))
     }
 
     /// The same on the context's own stream, and waits for it, no longer than the timeout.

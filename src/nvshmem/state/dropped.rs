@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::cuda::{Address, Device, Stream, Uses};
 use crate::error::Result;
+use crate::lock::{Mutex, MutexGuard};
 
 /// All blocks, by number. PEs allocate and free together, so a number means the same on all of them.
 #[derive(Default)]
@@ -55,7 +56,7 @@ pub(crate) struct Leaked {
 
 impl Dropped {
     fn all(&self) -> MutexGuard<'_, All> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 
     /// The number of the next block.

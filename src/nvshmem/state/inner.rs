@@ -1,8 +1,8 @@
 //! What is known of a context, by itself and by all that belongs to it.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::board::Board;
@@ -18,6 +18,7 @@ use super::teams::Teams;
 use crate::cuda::{Device, Stream};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::watchdog::Watchdog;
 
@@ -143,7 +144,7 @@ impl Inner {
 
     #[cold]
     fn why(&self, operation: &'static str) -> Error {
-        let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = self.why.lock();
         let reason = match &*why {
             Some(error) => format!("the context is lost: {error}"),
             None => "the context has been finalized".to_owned(),
@@ -154,7 +155,7 @@ impl Inner {
     /// From now on nobody uses the library: other PEs, or this one, may be anywhere in it. The others are told not to wait for this one.
     #[cold]
     pub(crate) fn lose(&self, error: &Error) {
-        let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut why = self.why.lock();
         why.get_or_insert_with(|| error.clone());
         self.over.store(true, Ordering::Release);
         drop(why);
@@ -190,7 +191,7 @@ impl Inner {
     }
 
     pub(crate) fn is_finalized(&self) -> bool {
-        self.over.load(Ordering::Acquire) && self.why.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.over.load(Ordering::Acquire) && self.why.lock().is_none()
     }
 
     /// The number of a PE, if there is one.

@@ -4,8 +4,9 @@
 //! one has ended. So, if less time has passed since then than either of these takes, nobody has given up, and nobody need be asked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::lock::Mutex;
 
 /// When this PE came to its last meeting with the same PEs, if it has.
 #[derive(Default)]
@@ -13,12 +14,12 @@ pub(crate) struct Last(Mutex<Option<Instant>>);
 
 impl Last {
     pub(crate) fn get(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     /// It came to one at `since`.
     pub(crate) fn set(&self, since: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(since);
+        *self.0.lock() = Some(since);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What was given up and could not be ended then: meetings end it when nobody uses it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::lock::{Mutex, MutexGuard};
 
 /// Ends one thing of a context for this operation, if that can be, without a wait. Whether it is over.
 type End<C> = Box<dyn FnMut(&C, &'static str) -> bool + Send>;
@@ -16,7 +16,7 @@ impl<C> Default for Left<C> {
 
 impl<C> Left<C> {
     fn all(&self) -> MutexGuard<'_, Vec<End<C>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn add(&self, end: End<C>) {

@@ -36,54 +36,28 @@ impl Used for Order {
     }
 }
 
-/// Its place in that order, for a [bracket](crate::Stream::launch).
-impl Lend for &Order {
-    type Lent<'l> = ();
+/// A use of an order by the work of a [bracket](crate::Stream::launch), or of none. A graph that is
+/// captured on the stream keeps the order alive.
+pub(crate) struct OrderUse<'o>(Option<(&'o Order, Access)>);
 
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.add_used(*self, Access::Write);
+impl<'o> OrderUse<'o> {
+    /// The work runs after all earlier uses, and before all later ones.
+    pub(crate) fn exclusive(order: impl Into<Option<&'o Order>>) -> Self {
+        Self(order.into().map(|order| (order, Access::Write)))
     }
 
-    fn lent<'l>(&self) -> Self::Lent<'l> {}
-}
-
-/// A graph that is captured on the stream keeps it, for a bracket: what calls the library is launched no more when that has ended.
-pub(crate) struct Kept<'o>(pub(crate) Option<&'o Order>);
-
-impl Lend for Kept<'_> {
-    type Lent<'l> = ();
-
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        if let Some(order) = self.0 {
-            uses.add_used(order, Access::Read);
-        }
+    /// The work may run beside other shared uses.
+    pub(crate) fn shared(order: impl Into<Option<&'o Order>>) -> Self {
+        Self(order.into().map(|order| (order, Access::Read)))
     }
-
-    fn lent<'l>(&self) -> Self::Lent<'l> {}
 }
 
-/// That it is used, beside others, which come in no order.
-pub(crate) struct Beside<'o>(pub(crate) &'o Order);
-
-impl Lend for Beside<'_> {
+impl Lend for OrderUse<'_> {
     type Lent<'l> = ();
 
     fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.add_used(self.0, Access::Read);
-    }
-
-    fn lent<'l>(&self) -> Self::Lent<'l> {}
-}
-
-/// A second order that work takes its place in, if there is one.
-pub(crate) struct Also<'o>(pub(crate) Option<&'o Order>);
-
-impl Lend for Also<'_> {
-    type Lent<'l> = ();
-
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        if let Some(order) = self.0 {
-            uses.add_used(order, Access::Write);
+        if let Some((order, access)) = self.0 {
+            uses.add_used(order, access);
         }
     }
 

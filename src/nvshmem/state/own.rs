@@ -1,7 +1,8 @@
 //! Which memory of this process the library knows: symmetric memory, and what was registered.
 
 use std::collections::HashSet;
-use std::sync::{PoisonError, RwLock};
+
+use crate::lock::RwLock;
 
 /// What tells memory from other memory, as long as it is there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,14 +19,14 @@ pub(crate) struct Own(RwLock<HashSet<Key>>);
 
 impl Own {
     pub(crate) fn add(&self, key: Key) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key);
+        self.0.write().insert(key);
     }
 
     pub(crate) fn remove(&self, key: Key) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        self.0.write().remove(&key);
     }
 
     pub(crate) fn has(&self, key: Key) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&key)
+        self.0.read().contains(&key)
     }
 }

@@ -8,7 +8,7 @@ use super::call::TRANSFER;
 use super::inner::Inner;
 use super::lateness::milliseconds;
 use super::notes::Point;
-use super::order::Also;
+use super::order::OrderUse;
 use super::teams::TeamState;
 use super::watchdog::Awaited;
 use crate::cuda::{Address, Lend};
@@ -48,7 +48,7 @@ impl Inner {
             self.together_on_stream(
                 operation,
                 &self.stream,
-                (self.board.whole(), &*self.world),
+                (self.board.whole(), OrderUse::exclusive(&*self.world)),
                 &Awaited::All,
                 |stream| {
                     // SAFETY: the library runs, and all PEs call it as their next one.
@@ -68,12 +68,13 @@ impl Inner {
         self.ready(operation)?;
         let begun = Instant::now();
         let places: Vec<usize> = team.members.iter().map(|pe| self.board.next_with(*pe)).collect();
-        let also = Also(team.beside_world.then_some(&*self.world));
         let (point, awaited) = ((team.key, team.next_meeting()), team.awaited());
         let since = self.met.get().max(team.met.get());
         let place = Place { point, awaited: &awaited, pes: &team.members, places: &places, since };
         let said = self.say_at(operation, words, &place, || {
-            let memory = (self.board.whole(), &*team.order, also);
+            let order = OrderUse::exclusive(&*team.order);
+            let world = OrderUse::exclusive(team.beside_world.then_some(&*self.world));
+            let memory = (self.board.whole(), order, world);
             self.together_on_stream(operation, &self.stream, memory, &awaited, |stream| {
                 // SAFETY: the library runs, the team is there, and all of its members call it as their next one.
                 unsafe { sys::nvshmemx_barrier_on_stream(team.raw, stream) };

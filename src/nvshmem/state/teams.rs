@@ -1,14 +1,15 @@
 //! The teams of a context: what all handles of one share, and which were dropped and wait for their members to destroy them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::copies::given_back;
 use super::lateness::Last;
 use super::order::Order;
 use super::watchdog::Awaited;
 use crate::error::Result;
+use crate::lock::{Mutex, MutexGuard};
 use crate::sys;
 
 /// Teams that can be destroyed in one meeting of all PEs.
@@ -136,7 +137,7 @@ impl Made {
 
 impl Teams {
     fn all(&self) -> MutexGuard<'_, All> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 
     /// One that the library keeps, which `make` looks at the first time.

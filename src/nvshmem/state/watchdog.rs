@@ -6,9 +6,9 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use super::questions::Questions;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
+use crate::lock::{Condvar, Mutex, MutexGuard};
 
 /// What a process ends with whose PE has waited for others for longer than its timeout, within the library: see [`ContextBuilder::watchdog`].
 ///
@@ -393,15 +394,15 @@ impl Drop for Watchdog {
 
 impl Shared {
     fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        self.now.lock()
     }
 
     fn note(&self) -> MutexGuard<'_, ()> {
-        self.note.lock().unwrap_or_else(PoisonError::into_inner)
+        self.note.lock()
     }
 
     fn passed(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.passed.lock()
     }
 
     /// This PE comes to nothing more. Returns true if the others are told already.
@@ -462,7 +463,7 @@ impl Shared {
                 if now.over {
                     return;
                 }
-                let (now, _) = self.over.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner);
+                let now = self.over.wait_timeout(now, LOOK);
                 let of_others = now.waits.is_none() || now.told != now.calls;
                 let stale = if of_others && !now.note_stays() { now.told } else { 0 };
                 (now.calls, now.waits.clone(), stale)

@@ -5,6 +5,7 @@ use crate::cuda::Stream;
 use crate::error::Error;
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
+use crate::nvshmem::state::order::OrderUse;
 use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
@@ -89,7 +90,8 @@ impl Context {
     /// As [`Stream::launch`]; [`Error::InvalidUsage`] in a capture where PEs share devices without MPS.
     pub fn barrier_all_on_stream(&self, stream: &Stream) -> Result<()> {
         let inner = self.inner();
-        inner.together_on_stream("Context::barrier_all_on_stream", stream, &*inner.world, &Awaited::All, |stream| {
+        let world = OrderUse::exclusive(&*inner.world);
+        inner.together_on_stream("Context::barrier_all_on_stream", stream, world, &Awaited::All, |stream| {
             // SAFETY: the library runs, the stream is one of its device, and all PEs call it as their next one.
             unsafe { sys::nvshmemx_barrier_all_on_stream(stream) };
         })
@@ -113,7 +115,8 @@ impl Context {
     /// As [`barrier_all_on_stream`](Self::barrier_all_on_stream).
     pub fn sync_all_on_stream(&self, stream: &Stream) -> Result<()> {
         let inner = self.inner();
-        inner.together_on_stream("Context::sync_all_on_stream", stream, &*inner.world, &Awaited::All, |stream| {
+        let world = OrderUse::exclusive(&*inner.world);
+        inner.together_on_stream("Context::sync_all_on_stream", stream, world, &Awaited::All, |stream| {
             // SAFETY: the library runs, the stream is one of its device, and all PEs call it as their next one.
             unsafe { sys::nvshmemx_sync_all_on_stream(stream) };
         })

@@ -4,7 +4,7 @@ use super::team::Team;
 use crate::cuda::{Lend, Stream};
 use crate::error::Result;
 use crate::nvshmem::state::code::check;
-use crate::nvshmem::state::order::Also;
+use crate::nvshmem::state::order::OrderUse;
 use crate::sys;
 
 impl Team<'_> {
@@ -21,9 +21,10 @@ impl Team<'_> {
         let Self { inner, state, .. } = self;
         inner.ready(operation)?;
         inner.check_whole(operation)?;
-        let also = Also(state.beside_world.then_some(&*inner.world));
+        let order = OrderUse::exclusive(&*state.order);
+        let world = OrderUse::exclusive(state.beside_world.then_some(&*inner.world));
         let awaited = state.awaited();
-        let code = inner.together_on_stream(operation, stream, (memory, &*state.order, also), &awaited, |stream| {
+        let code = inner.together_on_stream(operation, stream, (memory, order, world), &awaited, |stream| {
             inner.watchdog.during(operation, inner.timeout, &awaited, || f(state.raw, stream))
         });
         check(c, code?)

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use crate::cuda::{Event, Stream};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::lock::{Condvar, Mutex, MutexGuard};
 use crate::nccl::Aborter;
 use crate::world::guarded::guarded;
 use crate::world::task::Task;
@@ -125,7 +126,7 @@ impl Looks {
     }
 
     fn list(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 
     /// How many requests are on the device, or were not answered yet.
@@ -134,7 +135,7 @@ impl Looks {
     }
 
     fn out(&self) -> MutexGuard<'_, VecDeque<Weak<dyn Task>>> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+        self.out.lock()
     }
 
     /// One more will come.
@@ -183,7 +184,7 @@ impl Looks {
 
     /// An event that nobody uses.
     pub(in crate::world) fn event(&self) -> Option<Event> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.events.lock().pop()
     }
 
     pub(super) fn push(&self, watch: Watch) {
@@ -221,7 +222,7 @@ impl Looks {
         } else {
             // Who gets the buffers back, and uses them, does not wait for what the stream was given since.
             stream.in_flight().see(position);
-            self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+            self.events.lock().push(event);
         }
         task.finish(result);
         self.left.fetch_sub(1, Ordering::AcqRel);

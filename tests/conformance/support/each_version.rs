@@ -2,8 +2,8 @@
 
 use gpucomm::{Backend, UniqueId};
 
-use super::harness::slower;
 use super::process::{Role, spawn};
+use super::slower::slower;
 
 /// The oldest that a bug of windows leaves room for, the ones in which something came, and the newest.
 const VERSIONS: [&str; 4] = ["2.28.9", "2.29.7", "2.30.7", "2.32.3"];

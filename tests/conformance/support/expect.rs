@@ -2,29 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp};
+use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp, Result};
 
-use super::harness::{Rig, slower};
+use super::errors::names;
+use super::harness::Rig;
+use super::slower::slower;
 
-/// Panics unless the text of `error` holds each of `parts`.
+/// Panics unless `result` is an [`Error::InvalidUsage`] whose text holds each of `words`.
 #[track_caller]
-pub fn assert_names(error: &Error, parts: &[&str]) {
-    let text = error.to_string();
-    for part in parts {
-        assert!(text.contains(part), "the error does not name {part:?}: {text}\n{error:?}");
-    }
-}
-
-/// Panics unless `result` is an [`Error::InvalidArgument`] of `operation` that says what was expected and what came.
-#[track_caller]
-pub fn assert_argument<T: std::fmt::Debug>(result: gpucomm::Result<T>, operation: &str, expected: &str, got: &str) {
-    let error = result.expect_err("bad input was accepted");
-    let Error::InvalidArgument { expected: says, got: came, .. } = &error else {
-        panic!("not an InvalidArgument: {error:?}");
-    };
-    assert_names(&error, &[operation]);
-    assert!(says.contains(expected), "expected: {expected:?} is not in {says:?}: {error}");
-    assert!(came.contains(got), "got: {got:?} is not in {came:?}: {error}");
+pub fn assert_usage<T>(result: Result<T>, words: &[&str]) {
+    let error = result.map(drop).expect_err("it is refused");
+    assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+    names(&error, words);
 }
 
 /// Runs `body` and panics if it took longer than `limit` and some slack for a loaded machine.

@@ -13,12 +13,7 @@ use gpucomm::{Backend, Clique, Communicator, DeviceBuffer, InPlace, ReduceOp, Re
 use super::alone::{alone, is_alone};
 use super::places::places;
 use super::random::{is_thorough, rng};
-
-/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
-pub fn slower(seconds: f64) -> Duration {
-    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs_f64(seconds * factor)
-}
+use super::slower::slower;
 
 /// Runs a test, and fails it when it takes longer than `seconds`.
 ///
@@ -95,6 +90,16 @@ pub fn reduces_float8() -> bool {
         skip("f8e4m3 and f8e5m2: a device is older than compute capability 9.0");
     }
     all
+}
+
+/// Returns true if the backend is the emulator, which injects faults, and there are two devices: one
+/// rank fails, and the other notices.
+pub fn takes_faults() -> bool {
+    if gpucomm::backend() != Backend::Emulator {
+        skip("faults are injected by the emulator only");
+        return false;
+    }
+    !rank_counts(&[2]).is_empty()
 }
 
 /// Those of the given numbers of ranks that this machine has devices for. Of more than two, two are
@@ -194,6 +199,17 @@ impl Rig {
     /// The same, in which nobody stays.
     pub fn run_and_leave<R: Send>(&self, body: impl Fn(&Communicator, &Stream) -> Result<R> + Sync) -> Result<Vec<R>> {
         self.clique.spmd(|comm| body(comm, &self.streams[comm.rank()]))
+    }
+
+    /// Every rank but the first issues an operation, which waits for the first.
+    pub fn hang(&self) -> Vec<(Stream, DeviceBuffer<i32>)> {
+        let hung = self.clique.ranks().iter().skip(1).map(|comm| {
+            let stream = Stream::new(comm.device()).unwrap();
+            let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+            (stream, x)
+        });
+        hung.collect()
     }
 
     /// Closes the communicators within the default deadline.

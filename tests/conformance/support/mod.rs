@@ -4,6 +4,8 @@ pub mod alone;
 #[path = "../../support/block_on.rs"]
 pub mod block_on;
 pub mod each_version;
+#[path = "../../support/errors.rs"]
+mod errors;
 pub mod expect;
 pub mod guarded;
 pub mod harness;
@@ -17,13 +19,19 @@ pub mod places;
 pub mod process;
 pub mod random;
 pub mod reference;
+#[path = "../../support/seed.rs"]
+mod seed;
+#[path = "../../support/slower.rs"]
+mod slower;
 
-pub use expect::{assert_argument, assert_names, quick, still_works};
+pub use errors::{argument as assert_argument, names as assert_names};
+pub use expect::{assert_usage, quick, still_works};
 pub use guarded::Guarded;
-pub use harness::{Rig, rank_counts, skip, slower, watched};
+pub use harness::{Rig, rank_counts, skip, takes_faults, watched};
 pub use number::{Number, Op, OpExt};
 pub use places::places;
 pub use random::{Case, is_thorough, takes};
+pub use slower::slower;
 
 /// What child processes have in their environment.
 fn environment() -> [(&'static str, String); 1] {

@@ -3,7 +3,8 @@
 use gpucomm::{Backend, Version};
 
 use super::alone::{alone_with, is_alone};
-use super::harness::{skip, slower, watched};
+use super::harness::{skip, watched};
+use super::slower::slower;
 
 /// Runs a test where NCCL is that new, under the watchdog; on the emulator in a process of its own, if need be.
 pub fn since(first: Version, seconds: f64, body: impl FnOnce() + Send + 'static) {

@@ -2,26 +2,11 @@
 
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write;
-use std::sync::OnceLock;
 
 use fastrand::Rng;
 
+pub use super::seed::{rng, seed};
 use super::{Number, Op};
-
-/// The seed of this run, from `GPUCOMM_TEST_SEED` or drawn; printed when it is first needed.
-pub fn seed() -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
-    *SEED.get_or_init(|| {
-        let seed = match std::env::var("GPUCOMM_TEST_SEED") {
-            Ok(text) => text.trim().parse().expect("GPUCOMM_TEST_SEED: a whole number"),
-            Err(_) => fastrand::u64(..),
-        };
-        // Not `println!`, which the test harness hides while a test passes.
-        let _ = writeln!(std::io::stdout(), "conformance: GPUCOMM_TEST_SEED={seed}");
-        seed
-    })
-}
 
 /// Returns true if every case of a matrix runs: on GPUs, and if `GPUCOMM_TEST_THOROUGH` is set, as in `.ci/long`.
 pub fn is_thorough() -> bool {
@@ -33,13 +18,6 @@ pub fn takes(case: impl Debug) -> bool {
     let mut hasher = DefaultHasher::new();
     (seed(), format!("{case:?}")).hash(&mut hasher);
     is_thorough() || hasher.finish().is_multiple_of(5)
-}
-
-/// Random numbers for a test that is no matrix.
-pub fn rng(what: &str) -> Rng {
-    let mut hasher = DefaultHasher::new();
-    (seed(), what).hash(&mut hasher);
-    Rng::with_seed(hasher.finish())
 }
 
 /// One case of the matrix: what is said when it fails, and where its random numbers come from.

@@ -4,17 +4,10 @@ use std::time::{Duration, Instant};
 
 use gpucomm::cuda::multicast::{Multicast, Part, Properties, Refusal};
 use gpucomm::cuda::vmm::{self, HandleTypes, PhysicalMemory};
-use gpucomm::{DeviceBuffer, Error, Result, Stream};
+use gpucomm::{DeviceBuffer, Error, Stream};
 
 use super::{GRAIN, complete, devices, emulated, mapped, raw};
-
-#[track_caller]
-fn refused<T>(result: Result<T>, parts: &[&str]) {
-    let Err(error) = result else { panic!("accepted") };
-    let text = error.to_string();
-    assert!(matches!(error, Error::InvalidArgument { .. }), "{text}");
-    assert!(parts.iter().all(|part| text.contains(part)), "{text}: expected {parts:?}");
-}
+use crate::refused;
 
 #[test]
 fn objects() {

@@ -6,15 +6,7 @@ use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Prop
 use gpucomm::{Device, Error};
 
 use super::GRAIN;
-use crate::{device, two_devices};
-
-#[track_caller]
-fn refused<T>(result: gpucomm::Result<T>, parts: &[&str]) {
-    let Err(error) = result else { panic!("accepted") };
-    let text = error.to_string();
-    assert!(matches!(error, Error::InvalidArgument { .. }), "{text}");
-    assert!(parts.iter().all(|part| text.contains(part)), "{text}: expected {parts:?}");
-}
+use crate::{device, refused, two_devices};
 
 fn memory(bytes: usize) -> PhysicalMemory {
     PhysicalMemory::new(device(), bytes).unwrap()

@@ -5,8 +5,8 @@ use std::time::Duration;
 use gpucomm::nvshmem::Context;
 use gpucomm::{DeviceBuffer, Stream};
 
-use super::parent::slower;
 use super::seat::Seat;
+use super::slower::slower;
 
 /// Gives some up to `ctx`, for which the drop does not wait long enough, and ends that: the memory is free then, or goes with the graph that has it.
 pub fn given_up_busy(seat: &Seat, ctx: Context, in_graph: bool) {

@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "here all children are waited for together")]
 #[path = "../../support/child.rs"]
 mod child;
+#[path = "../../support/errors.rs"]
 pub mod errors;
 #[path = "../../support/farewell.rs"]
 pub mod farewell;
@@ -17,14 +18,19 @@ mod parent;
 mod places;
 pub mod random;
 mod seat;
+#[path = "../../support/seed.rs"]
+mod seed;
+#[path = "../../support/slower.rs"]
+mod slower;
 mod theirs;
 
 pub use given_up::given_up_busy;
 pub use here::{Here, with_context, with_contexts};
 pub use hooked::{Fate, Hooked};
 pub use mpirun::under_mpirun;
-pub use parent::{End, as_pes, as_pes_of, as_pes_that_end, as_pes_that_end_with, as_pes_with, report, skip, slower};
+pub use parent::{End, as_pes, as_pes_of, as_pes_that_end, as_pes_that_end_with, as_pes_with, report, skip};
 pub use seat::Seat;
+pub use slower::slower;
 pub use theirs::Theirs;
 
 /// The numbers of PEs.

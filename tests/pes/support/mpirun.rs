@@ -3,8 +3,9 @@
 use std::process::{Command, Stdio};
 
 use super::child::start;
-use super::parent::{End, Meeting, each_size, name_of, run_as, skip, slower, wait_for};
+use super::parent::{End, Meeting, each_size, name_of, run_as, skip, wait_for};
 use super::seat::Seat;
+use super::slower::slower;
 
 /// Runs `body` as each PE of each of these numbers, all of which `mpirun` has started, with more in the environment; `check` looks at how it has ended, with
 /// what all have printed, and the number of them. Where there is no `mpirun`, it is skipped.

@@ -12,15 +12,10 @@ use super::child::{Child, Finished, start};
 use super::places::places_by;
 use super::random::seed;
 use super::seat::{DIRECTORY, RANK, SIZE, Seat};
+use super::slower::slower;
 
 /// How long the others may go on where one PE has failed: what they say helps.
 const GRACE: Duration = Duration::from_secs(3);
-
-/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
-pub fn slower(seconds: f64) -> Duration {
-    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs_f64(seconds * factor)
-}
 
 /// Says on stdout that something cannot be tested here. Not `println!`, which is hidden while a test passes.
 pub fn skip(test: &str, what: &str) {

@@ -1,31 +1,9 @@
 //! Random inputs: the same for the same seed, PE and case.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write;
-use std::sync::OnceLock;
-
 use fastrand::Rng;
 use gpucomm::Element;
 
-/// The seed of this run, from `GPUCOMM_TEST_SEED` or drawn; printed when it is first needed.
-pub fn seed() -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
-    *SEED.get_or_init(|| {
-        let seed = match std::env::var("GPUCOMM_TEST_SEED") {
-            Ok(text) => text.trim().parse().expect("GPUCOMM_TEST_SEED: a whole number"),
-            Err(_) => fastrand::u64(..),
-        };
-        let _ = writeln!(std::io::stdout(), "pes: GPUCOMM_TEST_SEED={seed}");
-        seed
-    })
-}
-
-/// Random numbers for a purpose.
-pub fn rng(what: &str) -> Rng {
-    let mut hasher = DefaultHasher::new();
-    (seed(), what).hash(&mut hasher);
-    Rng::with_seed(hasher.finish())
-}
+pub use super::seed::{rng, seed};
 
 /// An element whose bits can be drawn and compared.
 pub trait Bits: Element + std::fmt::Debug {

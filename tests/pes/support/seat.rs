@@ -7,8 +7,8 @@ use gpucomm::Device;
 use gpucomm::exchange::{Directory, Exchange};
 use gpucomm::nvshmem::{Context, ContextBuilder};
 
-use super::parent::slower;
 use super::places::places_by;
+use super::slower::slower;
 
 /// In the environment of a PE; what `mpirun` has started has the first two from there.
 pub const RANK: &str = "GPUCOMM_TEST_PE";

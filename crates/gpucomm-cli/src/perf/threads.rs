@@ -72,7 +72,9 @@ fn table(options: &PerfOptions, way: Way) -> Result<(bool, Option<Value>)> {
             Ok(fine) => good &= fine,
             Err(Failure::Elsewhere) => {}
             // A rank that was aborted says less than the one that made us abort.
-            Err(later) => failure = Some(failure.filter(|first| !is_abort(first)).unwrap_or(later)),
+            Err(later) => {
+                failure = Some(failure.filter(|first| !matches!(first, Failure::Aborted(_))).unwrap_or(later));
+            }
         }
     }
     if let Some(failure) = failure {
@@ -80,10 +82,6 @@ fn table(options: &PerfOptions, way: Way) -> Result<(bool, Option<Value>)> {
     }
     clique.close(default_timeout())?;
     Ok((good, report.into_inner().unwrap_or_else(PoisonError::into_inner)))
-}
-
-fn is_abort(failure: &Failure) -> bool {
-    matches!(failure, Failure::Run(text) if text.contains("was aborted"))
 }
 
 struct Member<'a> {

@@ -10,6 +10,7 @@ use gpucomm::nccl::Suspend;
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::harness;
+use crate::slower::slower;
 
 const CHILD: &str = "GPUCOMM_TEST_DIAGNOSE";
 
@@ -20,15 +21,9 @@ const THREADS: &str = "GPUCOMM_TEST_DIAGNOSE_THREADS";
 const FAULTS: [&str; 11] =
     ["skips", "counts", "crosses", "sleeps", "dies", "deaf", "points", "graphs", "suspends", "shrinks", "never"];
 
-/// A time, multiplied by `GPUCOMM_TEST_SLOWER`: for a machine on which ranks are late because others are at work.
-fn slower(seconds: u64) -> Duration {
-    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs(seconds).mul_f64(factor)
-}
-
 /// So long a rank waits for others that go wrong: more than others are late on a busy machine.
 fn patience() -> Duration {
-    slower(2)
+    slower(2.0)
 }
 
 /// One program, the same for all ranks but for what the culprit does wrong.
@@ -202,7 +197,7 @@ fn diagnose(program: &Program, threads: bool, directory: &Path) -> String {
             // Who starts is not late.
             .env(
                 "GPUCOMM_TIMEOUT",
-                if program.fault == "never" { patience() } else { slower(30) }.as_secs().to_string(),
+                if program.fault == "never" { patience() } else { slower(30.0) }.as_secs().to_string(),
             )
             // Since when there is a suspend.
             .env("GPUCOMM_EMULATOR_NCCL", if program.fault == "suspends" { "2.32.3" } else { "2.28.9" })

@@ -169,9 +169,3 @@ pub fn bus_factor(operation: &str, ranks: usize) -> f64 {
         _ => (n - 1.0) / n,
     }
 }
-
-/// A time limit, multiplied by `GPUCOMM_TEST_SLOWER`.
-pub fn slower(seconds: f64) -> Duration {
-    let factor = std::env::var("GPUCOMM_TEST_SLOWER").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs_f64(seconds * factor)
-}

@@ -23,4 +23,6 @@ mod run;
 mod run_ends;
 mod run_print;
 mod run_signals;
+#[path = "../../../../tests/support/slower.rs"]
+mod slower;
 mod tables;

@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Output, command, finish, slower};
+use crate::harness::{Output, command, finish};
+use crate::slower::slower;
 
 /// The launcher, with signals as they are by default: who runs tests in the background may have them ignored.
 pub fn launcher(args: &[&str]) -> Command {

@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::harness::{finish, slower};
+use crate::harness::finish;
 use crate::run::{launcher, shell, sorted, spawn, until};
+use crate::slower::slower;
 
 /// Whether a process is there, and has not ended.
 fn lives(pid: &str) -> bool {

@@ -1,13 +1,14 @@
-//! Waiting on a word of shared memory without burning a core.
+//! Waiting until a word of shared memory changes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The longest sleep: after it a waiter looks at abort flags, dead peers and the clock.
+/// The longest sleep. A waiter then checks for aborts, dead peers and timeouts.
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
-/// Sleeps until somebody wakes `word`, `timeout` is over, or at once if the word no longer holds `expected`.
+/// Sleeps until [`wake`] is called on `word` or `timeout` passes. Returns immediately if `word` does not
+/// hold `expected`.
 pub(crate) fn sleep(word: &AtomicU32, expected: u32, timeout: Duration) {
     let timeout =
         libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos() as libc::c_long };
@@ -18,7 +19,7 @@ pub(crate) fn sleep(word: &AtomicU32, expected: u32, timeout: Duration) {
     }
 }
 
-/// Wakes everybody who sleeps on `word`, in every process.
+/// Wakes all threads, of every process, that sleep on `word`.
 pub(crate) fn wake(word: &AtomicU32) {
     // SAFETY: waking reads no memory; the address only names the queue.
     unsafe {
@@ -31,7 +32,8 @@ fn cores() -> u32 {
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u32))
 }
 
-/// Looks at `done` for some microseconds, if there is a core to spare while `waiting` ranks wait.
+/// Calls `done` repeatedly for some microseconds, until it returns true. Calls it only once if `waiting`
+/// ranks already occupy all cores.
 pub(crate) fn spin(waiting: u32, mut done: impl FnMut() -> bool) -> bool {
     if waiting >= cores() {
         return done();
@@ -48,7 +50,8 @@ pub(crate) fn spin(waiting: u32, mut done: impl FnMut() -> bool) -> bool {
 /// Rounds of [`spin`]; a pause instruction takes 10 to 40 ns.
 const SPINS: u32 = 400;
 
-/// A word that counts, and how many sleep on it, so that a wake without sleepers costs no system call.
+/// A counter that threads wait on. It also counts the sleepers, so that [`ring`](Self::ring) makes no
+/// system call if there are none.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Bell {
@@ -61,7 +64,7 @@ impl Bell {
         self.word.load(Ordering::Acquire)
     }
 
-    /// Changes the word and wakes its sleepers.
+    /// Increments the counter and wakes the sleepers.
     pub(crate) fn ring(&self) {
         self.word.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) != 0 {
@@ -69,7 +72,8 @@ impl Bell {
         }
     }
 
-    /// Sleeps for at most one slice, unless the bell has rung since `seen` was read.
+    /// Sleeps until the next ring, for `timeout` at most. Returns immediately if the bell has rung since
+    /// `seen` was read.
     pub(crate) fn sleep(&self, seen: u32, timeout: Duration) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         sleep(&self.word, seen, timeout);
@@ -77,15 +81,16 @@ impl Bell {
     }
 }
 
-/// Set in [`Gate`]'s word when a rank gave up: nobody passes any more.
+/// The bit of [`Gate`]'s word that says that a rank has given up. The gate then never opens again.
 const POISON: u32 = 1 << 31;
 const COUNT_BITS: u32 = 12;
 const COUNT_MASK: u32 = (1 << COUNT_BITS) - 1;
 const ROUND_MASK: u32 = (POISON - 1) >> COUNT_BITS;
 
-/// A barrier for up to 4095 ranks that a waiter can leave: until the last one has come.
+/// A barrier for up to 4095 ranks. A rank that waits can leave until the last one has arrived.
 ///
-/// A rank that leaves poisons the gate, so the others can never believe that it is there.
+/// A rank that leaves poisons the gate: it never opens again, so no rank passes without the one that
+/// left.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -94,12 +99,12 @@ pub(crate) struct Gate {
     waiting: AtomicU32,
 }
 
-/// One rank's place at a [`Gate`]: which round it waits for.
+/// The round of a [`Gate`] that a rank waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket(u32);
 
 impl Gate {
-    /// Comes to the gate. `None`: all `size` ranks are here now, and the others are awake.
+    /// Arrives at the gate. Returns `None`, and wakes the other ranks, if this is the last of `size` ranks.
     pub(crate) fn arrive(&self, size: usize) -> Option<Ticket> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -124,12 +129,13 @@ impl Gate {
         }
     }
 
-    /// Whether everybody has come.
+    /// Whether all ranks have arrived.
     pub(crate) fn open(&self, ticket: Ticket) -> bool {
         (self.word.load(Ordering::Acquire) >> COUNT_BITS) & ROUND_MASK != ticket.0
     }
 
-    /// Waits a while for the others: spins if a core is free, then sleeps for at most `timeout`.
+    /// Waits for the other ranks: spins if a core is free, then sleeps for `timeout` at most. Returns
+    /// whether all have arrived.
     pub(crate) fn wait(&self, ticket: Ticket, timeout: Duration) -> bool {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
         if !spin(waiting, || self.open(ticket)) {
@@ -144,7 +150,7 @@ impl Gate {
         self.open(ticket)
     }
 
-    /// Gives up. `false`: too late, everybody has come in the meantime.
+    /// Gives up waiting and poisons the gate. Returns false, and does nothing, if all ranks have arrived.
     pub(crate) fn leave(&self, ticket: Ticket) -> bool {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
@@ -161,13 +167,13 @@ impl Gate {
         }
     }
 
-    /// Gives up before having come.
+    /// Poisons the gate for a rank that has not arrived.
     pub(crate) fn close(&self) {
         self.word.fetch_or(POISON, Ordering::SeqCst);
         wake(&self.word);
     }
 
-    /// Makes every sleeper look again.
+    /// Wakes the sleepers, so that they check their conditions again.
     pub(crate) fn nudge(&self) {
         wake(&self.word);
     }

@@ -1,14 +1,19 @@
-//! Meetings: the members of a group in shared memory show each other a few words.
+//! Meetings: the members of a group exchange a few words through shared memory.
 //!
-//! Each member writes its words, and then says that it shows them; it reads those of the others when all have said so, and
-//! then says that it has read. So nobody reads words of another meeting, and a member that leaves spoils nothing for the next
-//! one. A [`Board`] says where the words and these steps lie. NCCL's ranks have one board a communicator, on which each rank
-//! counts its meetings with each other rank: members need not agree about anybody else, who may be dead, or busy elsewhere.
-//! NVSHMEM's PEs have one board a team.
+//! A meeting has two steps. In the first, each member writes its words and announces them. When all
+//! members have announced theirs, each reads the words of the others. In the second step, each
+//! announces that it has read. So no member reads words of another meeting, and a member that leaves
+//! does not disturb the next meeting.
 //!
-//! Steps carry a tag. NCCL's ranks count anew, with the next tag, after a stop that all members have heard of: a member with an
-//! earlier tag waits for nobody in vain, and takes nobody's words for those of an earlier meeting. NVSHMEM's teams have
-//! different tags, as a later team may use the board of an earlier one.
+//! A [`Board`] is the memory for the words and the steps. The ranks of an NCCL communicator share one
+//! board. Each rank counts its meetings with each other rank, so the members of a meeting need not
+//! agree about other ranks, which may be dead or in another meeting. The PEs of an NVSHMEM team share
+//! one board.
+//!
+//! Each step carries a tag, so that members do not take steps of different epochs or teams for one
+//! meeting. The ranks of a communicator increment the tag and count from 0 again after a stop that
+//! all members know of. Each NVSHMEM team has its own tag, because a later team may reuse the board of
+//! an earlier one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,18 +21,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::futex::{Bell, SLICE, spin};
 use super::segment::Segment;
 
-/// Where the members of a group write their words and their steps.
+/// The memory to which the members of a group write their words and their steps.
 pub(crate) trait Board {
-    /// Whether a member that shows another tag has left the group, and so has read what it came for.
+    /// Whether another group may reuse the board. A member with another tag has then left this group,
+    /// and has read all words.
     const REUSED: bool;
 
-    /// What a member shows.
+    /// The words of a member.
     fn words(&self, member: usize) -> &[AtomicU64];
 
-    /// How far `from` has come, for `to` to read.
+    /// The last step of `from` that `to` may rely on.
     fn told(&self, from: usize, to: usize) -> &AtomicU64;
 
-    /// Rings when a member has come further.
+    /// Rings when a member reaches a step.
     fn news(&self) -> &Bell;
 }
 
@@ -51,21 +57,21 @@ impl Board for Ranks<'_> {
     }
 }
 
-/// How often a rank has met each other one, in which epoch.
+/// The current epoch, and the number of steps that a rank has made with each other rank in it.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     epoch: u32,
     steps: HashMap<usize, u32>,
 }
 
-/// How far a member is with a meeting.
+/// A step of a meeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It has read the words of the meeting before.
+    /// The member has read the words of the previous meeting.
     Before,
-    /// It shows its words.
+    /// The member has written its words.
     Shows,
-    /// It has read those of all members.
+    /// The member has read the words of all members.
     HasRead,
 }
 
@@ -75,12 +81,12 @@ pub(crate) struct Meeting<B> {
     board: B,
     me: usize,
     tag: u32,
-    /// The other members, and the last step that this one says to each.
+    /// The other members, each with the number of the last step of this meeting.
     others: Vec<(usize, u32)>,
 }
 
 impl<'a> Meeting<Ranks<'a>> {
-    /// The next meeting of rank `me` with `members`.
+    /// Begins the next meeting of rank `me` with `members`.
     pub(crate) fn of_ranks(segment: &'a Segment, me: usize, members: &[usize], epoch: u32, past: &mut Past) -> Self {
         if past.epoch != epoch {
             *past = Past { epoch, steps: HashMap::new() };
@@ -96,7 +102,7 @@ impl<'a> Meeting<Ranks<'a>> {
 }
 
 impl<B: Board> Meeting<B> {
-    /// Meeting `number`, from 1, of a group whose members have met as often with each other.
+    /// Begins meeting `number`, counted from 1, of a group whose members take part in every meeting.
     pub(crate) fn of_group(board: B, me: usize, members: &[usize], tag: u32, number: u32) -> Self {
         let others = members.iter().filter(|&&peer| peer != me).map(|&peer| (peer, 2 * number)).collect();
         Self { board, me, tag, others }
@@ -111,7 +117,7 @@ impl<B: Board> Meeting<B> {
         u64::from(self.tag) << 32 | u64::from(steps)
     }
 
-    /// Shows `words` to the others.
+    /// Writes `words`, and announces them to the other members.
     pub(crate) fn show(&self, words: impl IntoIterator<Item = u64>) {
         for (slot, word) in self.board.words(self.me).iter().zip(words) {
             slot.store(word, Ordering::Relaxed);
@@ -119,7 +125,7 @@ impl<B: Board> Meeting<B> {
         self.come(Step::Shows);
     }
 
-    /// Tells the others that this member has come to `step`.
+    /// Announces that this member has reached `step`.
     pub(crate) fn come(&self, step: Step) {
         for &(peer, last) in &self.others {
             self.board.told(self.me, peer).store(self.word(last, step), Ordering::Release);
@@ -127,7 +133,7 @@ impl<B: Board> Meeting<B> {
         self.board.news().ring();
     }
 
-    /// Whether `peer` is a member and has not come to `step`.
+    /// Whether `peer` is a member that has not reached `step`.
     pub(crate) fn missing(&self, peer: usize, step: Step) -> bool {
         self.others.iter().any(|&(other, last)| other == peer && self.is_behind(other, last, step))
     }
@@ -138,7 +144,8 @@ impl<B: Board> Meeting<B> {
         if has_tag { told < self.word(last, step) } else { step == Step::Shows || !B::REUSED }
     }
 
-    /// Waits until all members have come to `step`. Between two naps asks `look`, and ends with what it says.
+    /// Waits until all members have reached `step`. Calls `look` between two sleeps, and returns what it
+    /// returns if that is not `None`.
     pub(crate) fn wait<S>(&self, step: Step, mut look: impl FnMut() -> Option<S>) -> Result<(), S> {
         let news = self.board.news();
         let all_here = || !self.others.iter().any(|&(peer, last)| self.is_behind(peer, last, step));
@@ -157,7 +164,7 @@ impl<B: Board> Meeting<B> {
         }
     }
 
-    /// The words of a member, after all have come to show theirs.
+    /// The words of a member. Call it after all members have reached [`Step::Shows`].
     pub(crate) fn shown<const N: usize>(&self, member: usize) -> [u64; N] {
         let words = self.board.words(member);
         std::array::from_fn(|at| words[at].load(Ordering::Relaxed))
@@ -175,7 +182,7 @@ mod tests {
         register::open::<Bare>(register::create::<Bare>().unwrap()).unwrap()
     }
 
-    /// One rank's whole meeting: the first word that each member shows.
+    /// Runs a whole meeting for one rank. Returns the first word of each member.
     fn meet(segment: &Segment, me: usize, members: &[usize], epoch: u32, past: &mut Past, word: u64) -> Vec<u64> {
         let meeting = Meeting::of_ranks(segment, me, members, epoch, past);
         meeting.show([word]);
@@ -213,7 +220,7 @@ mod tests {
     fn a_meeting_that_was_left_spoils_none_of_a_later_epoch() {
         let segment = segment();
         let mut pasts = [Past::default(), Past::default()];
-        // Rank 0 comes twice and leaves, rank 1 not at all.
+        // Rank 0 begins two meetings and leaves both. Rank 1 begins none.
         for _ in 0..2 {
             let left = Meeting::of_ranks(&segment, 0, &[0, 1], 0, &mut pasts[0]);
             left.show([1]);
@@ -226,7 +233,7 @@ mod tests {
             assert_eq!(meet(segment, 1, &[0, 1], 1, second, 8), [7, 8]);
             assert_eq!(other.join().unwrap(), [7, 8]);
         });
-        // Who is still in the earlier epoch finds nobody.
+        // A rank that is still in the earlier epoch does not see rank 0 as present.
         let mut late = Past::default();
         let meeting = Meeting::of_ranks(&segment, 1, &[0, 1], 0, &mut late);
         assert!(meeting.missing(0, Step::Shows));

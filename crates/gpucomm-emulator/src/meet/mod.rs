@@ -1,9 +1,13 @@
-//! Where threads and processes of one machine meet.
+//! How the threads and processes of one machine synchronize.
 //!
-//! Ranks meet in a [`segment`] of shared memory, which is all atomics, and to which each library adds parts of its own. The
-//! [`register`] knows the segments of this process, and has ranks join them by their numbers. Ranks wait on [`futex`]es, and show
-//! each other in [`meeting`]s what they must agree on. A [`watch`] says who waits for whom, and ends waits. Nothing here knows what
-//! they meet for.
+//! - [`segment`]: shared memory that all ranks map. It holds atomics only. Each library adds its own
+//!   fields.
+//! - [`register`]: the segments of this process, and how a rank joins one.
+//! - [`futex`]: waiting for a change in shared memory.
+//! - [`meeting`]: an exchange of a few words between ranks, to check that they agree.
+//! - [`watch`]: reports which rank waits for which, and ends waits.
+//!
+//! This module does not know NCCL or NVSHMEM.
 
 pub(crate) mod futex;
 pub(crate) mod meeting;

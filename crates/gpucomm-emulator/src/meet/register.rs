@@ -1,34 +1,38 @@
-//! The control segments that this process has made or opened, and how ranks join them.
+//! The control segments that this process has created or opened, and how a rank joins one.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::futex::SLICE;
 use crate::meet::segment;
 use crate::meet::segment::{Id, Life, Plan, Segment, Shape, Trouble};
 
-/// The files of segments made here, kept open until every rank has joined; and all mappings of this process.
+/// The segments of this process.
 #[derive(Default)]
 struct Known {
+    /// The segments that this process has created, until all ranks have joined. Other processes open a
+    /// segment through its file.
     made: HashMap<u64, (Option<OwnedFd>, Arc<Segment>)>,
-    /// Which of `made` have a file, oldest first.
+    /// The segments of `made` whose files are open, oldest first.
     files: VecDeque<u64>,
+    /// All segments that this process has mapped.
     mapped: HashMap<u64, Weak<Segment>>,
 }
 
-/// The most files of segments that wait for their ranks; ids that are made and never used must not use up all files.
+/// The most open files. Without a limit, ids that are created and never used would exhaust the file
+/// descriptors.
 const FILES: usize = 128;
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
 fn known<R>(f: impl FnOnce(&mut Known) -> R) -> R {
-    f(lock(&KNOWN).get_or_insert_default())
+    f(KNOWN.lock().get_or_insert_default())
 }
 
-/// Makes a segment and the id that leads to it.
+/// Creates a segment. Returns its id.
 pub(crate) fn create<P: Plan>() -> Result<Id, Trouble> {
     let (segment, file, id) = segment::make(Shape::of::<P>())?;
     let (segment, nonce) = (Arc::new(segment), id.nonce());
@@ -39,7 +43,7 @@ pub(crate) fn create<P: Plan>() -> Result<Id, Trouble> {
         while known.files.len() > FILES
             && let Some(oldest) = known.files.pop_front()
         {
-            // Ranks of this process can still join.
+            // Ranks of this process can still join: they need no file.
             if let Some((file, _)) = known.made.get_mut(&oldest) {
                 *file = None;
             }
@@ -48,7 +52,7 @@ pub(crate) fn create<P: Plan>() -> Result<Id, Trouble> {
     Ok(id)
 }
 
-/// Finds the segment that `id` leads to.
+/// Returns the segment with this id, and maps it if necessary.
 pub(crate) fn open<P: Plan>(id: Id) -> Result<Arc<Segment>, Trouble> {
     let shape = Shape::of::<P>();
     segment::check(id, shape)?;
@@ -58,7 +62,7 @@ pub(crate) fn open<P: Plan>(id: Id) -> Result<Arc<Segment>, Trouble> {
     }
     let segment = segment::open(id, shape)?;
     Ok(known(|known| {
-        // Another thread may have been quicker.
+        // Another thread may have mapped it in the meantime.
         if let Some(segment) = known.mapped.get(&nonce).and_then(Weak::upgrade) {
             return segment;
         }
@@ -69,7 +73,7 @@ pub(crate) fn open<P: Plan>(id: Id) -> Result<Arc<Segment>, Trouble> {
     }))
 }
 
-/// Closes the file of a segment that every rank has joined: no other can come.
+/// Closes the file of a segment that all ranks have joined.
 pub(crate) fn complete(segment: &Segment) {
     known(|known| {
         if known.made.remove(&segment.nonce()).is_some() {
@@ -78,16 +82,16 @@ pub(crate) fn complete(segment: &Segment) {
     });
 }
 
-/// Why a rank cannot come.
+/// Why a rank cannot join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clash {
-    /// Another one says that there are so many.
+    /// Another rank has joined with this number of ranks.
     Size(u32),
-    /// There is one of that number.
+    /// Another rank with the same number has joined.
     Twice,
 }
 
-/// Takes the place of rank `me` of `size`.
+/// Joins as rank `me` of `size`.
 pub(crate) fn claim(segment: &Segment, me: usize, size: usize) -> Result<(), Clash> {
     let size = size as u32;
     if let Err(theirs) = segment.head().size.compare_exchange(0, size, Ordering::AcqRel, Ordering::Acquire)
@@ -98,7 +102,7 @@ pub(crate) fn claim(segment: &Segment, me: usize, size: usize) -> Result<(), Cla
     claim_place(segment, me)
 }
 
-/// The same, where how many there are has been said elsewhere.
+/// As [`claim`], if the number of ranks was compared elsewhere.
 pub(crate) fn claim_place(segment: &Segment, me: usize) -> Result<(), Clash> {
     let (place, pid) = (segment.rank(me), std::process::id());
     if place.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire).is_err() {
@@ -108,14 +112,15 @@ pub(crate) fn claim_place(segment: &Segment, me: usize) -> Result<(), Clash> {
     Ok(())
 }
 
-/// Tells the others that rank `me` is here, with all that it shows.
+/// Tells the other ranks that `me` has joined, and that its part of the segment is complete.
 pub(crate) fn announce(segment: &Segment, me: usize) {
     segment.rank(me).set_life(Life::Joined);
     segment.head().joined.fetch_add(1, Ordering::AcqRel);
     segment.head().news.ring();
 }
 
-/// Waits until all `size` ranks have come. Between two naps asks `look`, and ends with what it says.
+/// Waits until all `size` ranks have joined. Calls `look` between two sleeps, and returns what it
+/// returns if that is not `None`.
 pub(crate) fn wait_for_all<S>(segment: &Segment, size: usize, mut look: impl FnMut() -> Option<S>) -> Result<(), S> {
     let head = segment.head();
     loop {

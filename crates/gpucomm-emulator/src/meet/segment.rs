@@ -1,6 +1,11 @@
-//! The control segment: the shared memory through which ranks meet, and what lies in it.
+//! The control segment: the shared memory through which ranks communicate, and its layout.
 //!
-//! A memfd of the process that made the id; other processes open it through `/proc/<pid>/fd/<fd>`.
+//! The process that creates the id creates a memfd. Other processes open it through
+//! `/proc/<pid>/fd/<fd>`.
+//!
+//! A segment holds a head, a part for each rank, and a part for each pair of ranks. All fields are
+//! atomics, and zero means "nothing yet". So a new segment needs no initialization, and a dead or
+//! hostile peer can write wrong values but cannot make an access invalid.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -9,7 +14,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::meet::futex::Bell;
 
-/// When the process started, in clock ticks since the machine did, and its state letter.
+/// Returns the state letter of a process, and its start time in clock ticks since the machine booted.
 fn stat(pid: u32) -> Option<(u8, u64)> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything, so fields are counted from its end.
@@ -21,12 +26,12 @@ fn stat(pid: u32) -> Option<(u8, u64)> {
     Some((state, born))
 }
 
-/// When the process started: with its id, a name that is never given twice.
+/// The start time of a process. Together with the process id it is unique.
 pub(crate) fn process_born(pid: u32) -> Option<u64> {
     stat(pid).map(|(_, born)| born)
 }
 
-/// Whether the process with this id and start time runs. A zombie does not.
+/// Whether the process with this id and start time is running. A zombie is not.
 pub(crate) fn process_lives(pid: u32, started: u64) -> bool {
     if pid == std::process::id() {
         return true;
@@ -34,22 +39,17 @@ pub(crate) fn process_lives(pid: u32, started: u64) -> bool {
     match stat(pid) {
         Some((state, born)) => !matches!(state, b'Z' | b'X' | b'x') && (started == 0 || born == started),
         None => {
-            // Without /proc there is only the signal test, which takes a zombie for alive.
+            // Without /proc, only signal 0 tells, and it takes a zombie for a running process.
             // SAFETY: signal 0 sends nothing.
             !std::path::Path::new("/proc/self/stat").exists() && unsafe { libc::kill(pid as libc::pid_t, 0) } == 0
         }
     }
 }
 
-// What lies in a control segment whoever meets there: a head, a part for each rank, and one for each pair of ranks.
-//
-// Everything in it is atomic and zero means "nothing yet", so a fresh segment needs no initialisation and a hostile or dead
-// peer can make values wrong but no access invalid.
-
-/// The most ranks that can meet in one.
+/// The most ranks of one segment.
 pub(crate) const MAX_RANKS: usize = 256;
 
-/// What a rank shows in a meeting.
+/// The number of words that a rank writes in a meeting, at most.
 pub(crate) const WORDS: usize = 24;
 
 /// The head of the segment.
@@ -57,19 +57,19 @@ pub(crate) const WORDS: usize = 24;
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(super) nonce: AtomicU64,
-    /// How many ranks there are; 0 until the first one has come.
+    /// The number of ranks. 0 until the first one joins.
     pub(crate) size: AtomicU32,
-    /// Ranks that have come.
+    /// The number of ranks that have joined.
     pub(crate) joined: AtomicU32,
-    /// 0, or the code with which the start fails for every rank.
+    /// The error code with which the start fails on every rank, or 0.
     pub(crate) refused: AtomicU32,
-    /// The ranks or sizes that the refusal is about.
+    /// The ranks or sizes that the error names.
     pub(crate) refused_about: [AtomicI32; 2],
-    /// Rings when somebody joins, refuses, comes to a meeting, or is known to be dead.
+    /// Rings when a rank joins, refuses the start, reaches a step of a meeting, or is found dead.
     pub(crate) news: Bell,
 }
 
-/// What a rank is.
+/// The state of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     Absent,
@@ -83,15 +83,15 @@ pub(crate) enum Life {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Rank {
-    /// Process id; claims the place.
+    /// The process id. A rank joins by setting it.
     pub(crate) pid: AtomicU32,
     life: AtomicU32,
     pub(crate) born: AtomicU64,
-    /// What it is doing, for reports.
+    /// The current call of the rank, for reports. See [`crate::meet::watch`].
     pub(crate) activity: [AtomicU64; 4],
-    /// Rings when something between this rank and another has made progress.
+    /// Rings when an operation between this rank and another makes progress.
     pub(crate) bell: Bell,
-    /// What it shows in a meeting. See [`crate::meet::meeting`].
+    /// The words of the rank in a meeting. See [`crate::meet::meeting`].
     pub(crate) board: [AtomicU64; WORDS],
 }
 
@@ -117,7 +117,7 @@ impl Rank {
         self.life.store(life, Ordering::Release);
     }
 
-    /// Whether the rank will never do anything again, because its process has ended or a fault stopped it.
+    /// Whether the rank is dead: its process has ended, or an injected fault has stopped it.
     pub(crate) fn dead(&self) -> bool {
         match self.life() {
             Life::Dead => true,
@@ -138,36 +138,39 @@ impl Rank {
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Pair {
-    /// How often the first has come to meetings with the second. See [`crate::meet::meeting`].
+    /// The steps of meetings that the first rank has announced to the second. See
+    /// [`crate::meet::meeting`].
     pub(crate) told: AtomicU64,
 }
 
-/// Parts of a segment that belong to those that meet in it: one for all, one for each rank, one for each pair of ranks.
+/// The fields that a library adds to a segment: common ones, those of each rank, and those of each pair
+/// of ranks.
 ///
 /// # Safety
-/// Memory of zeros is a value of each part, and so is whatever other processes write there at any time. No two plans have one name.
+/// Zeros are a valid value of each type, and so is anything that other processes write at any time. No
+/// two plans have the same name.
 pub(crate) unsafe trait Plan {
-    /// Tells segments of this plan from others.
+    /// Identifies segments of this plan.
     const NAME: [u8; 8];
     type Common: Sync;
     type Own: Sync;
     type Between: Sync;
 }
 
-/// What every part is aligned to, at most.
+/// The largest alignment of a part.
 const ALIGN: usize = 64;
-/// The part for all begins on a page, and ends with it.
+/// The size of the head with the common fields: one page.
 const HEAD_BYTES: usize = 4096;
 
-/// Where the parts lie that a plan adds.
+/// The layout of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) name: u64,
-    /// Behind the beginning of the segment, of a rank and of a pair.
+    /// The offsets of the plan's fields from the start of the segment, of a rank, and of a pair.
     pub(super) common: usize,
     pub(super) own: usize,
     pub(super) between: usize,
-    /// From one rank to the next, and from one pair to the next.
+    /// The distances between two ranks, and between two pairs.
     rank: usize,
     pair: usize,
 }
@@ -194,19 +197,20 @@ impl Shape {
         }
     }
 
-    /// Where a rank begins.
+    /// The offset of a rank.
     pub(super) fn rank(&self, rank: usize) -> usize {
         assert!(rank < MAX_RANKS);
         HEAD_BYTES + rank * self.rank
     }
 
-    /// Where a pair begins. That does not depend on how many ranks there are, so pages are touched only where messages go.
+    /// The offset of a pair. It does not depend on the number of ranks, so the system only provides the
+    /// pages of pairs that exchange messages.
     pub(super) fn pair(&self, from: usize, to: usize) -> usize {
         assert!(from < MAX_RANKS && to < MAX_RANKS);
         HEAD_BYTES + MAX_RANKS * self.rank + (from * MAX_RANKS + to) * self.pair
     }
 
-    /// All of it.
+    /// The size of a segment.
     pub(super) fn bytes(&self) -> usize {
         HEAD_BYTES + MAX_RANKS * self.rank + MAX_RANKS * MAX_RANKS * self.pair
     }
@@ -230,31 +234,31 @@ pub(crate) mod bare {
     }
 }
 
-/// What went wrong, in words.
+/// Why a segment cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// What the caller gave leads nowhere.
+    /// The caller passed an invalid id.
     Invalid(String),
-    /// The system refused something.
+    /// A system call failed.
     System(String),
 }
 
-/// Leads to a segment, from any process of the machine.
+/// Identifies a segment for all processes of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Id([u64; 4]);
 
 impl Id {
-    /// All of it, to hand it on through shared memory.
+    /// The id as words, to pass it on through shared memory.
     pub(crate) fn words(self) -> [u64; 4] {
         self.0
     }
 
-    /// What [`Self::words`] took apart; whether it is an id shows when it is opened.
+    /// The id with these [`words`](Self::words). [`open`] checks it.
     pub(crate) fn from_words(words: [u64; 4]) -> Self {
         Self(words)
     }
 
-    /// The number that names the segment on the machine.
+    /// The random number that identifies the segment on the machine.
     pub(super) fn nonce(self) -> u64 {
         self.0[2]
     }
@@ -314,36 +318,37 @@ impl Segment {
         unsafe { &*self.base.add(self.shape.pair(from, to)).cast::<Pair>() }
     }
 
-    /// What its ranks share beside the head.
+    /// The common fields of the plan.
     pub(crate) fn common_of<P: Plan>(&self) -> &P::Common {
         // SAFETY: as in `part`.
         unsafe { self.part::<P, _>(self.shape.common) }
     }
 
-    /// What a rank shows beside what it is.
+    /// The fields of the plan for a rank.
     pub(crate) fn own_of<P: Plan>(&self, rank: usize) -> &P::Own {
         // SAFETY: as in `part`.
         unsafe { self.part::<P, _>(self.shape.rank(rank) + self.shape.own) }
     }
 
-    /// What lies between two ranks beside their meetings.
+    /// The fields of the plan for a pair of ranks.
     pub(crate) fn between_of<P: Plan>(&self, from: usize, to: usize) -> &P::Between {
         // SAFETY: as in `part`.
         unsafe { self.part::<P, _>(self.shape.pair(from, to) + self.shape.between) }
     }
 
-    /// A part that the plan of this segment has added.
+    /// A field of the plan.
     ///
     /// # Safety
-    /// A `T` of plan `P` lies at `at` in a segment of that plan.
+    /// In a segment of plan `P`, a `T` lies at offset `at`.
     unsafe fn part<P: Plan, T>(&self, at: usize) -> &T {
         assert_eq!(self.shape.name, u64::from_le_bytes(P::NAME), "a segment of another plan");
-        // SAFETY: the segment is of this plan, whose name no other has; the caller vouches for the place. The mapping outlives `self`, and
-        // what lies there is valid whatever others write, as plans promise.
+        // SAFETY: the segment has this plan, because no two plans have the same name, and the caller
+        // promises the offset. The mapping lives as long as `self`. The plan promises that the value is
+        // valid whatever other processes write.
         unsafe { &*self.base.add(at).cast::<T>() }
     }
 
-    /// A number that names this segment on the machine.
+    /// The random number that identifies the segment on the machine.
     pub(crate) fn nonce(&self) -> u64 {
         self.nonce
     }
@@ -363,7 +368,7 @@ fn unmapped(error: std::io::Error) -> Trouble {
     Trouble::System(format!("mmap of a control segment: {error}"))
 }
 
-/// Makes a segment of that shape: its file, which others open, and the id that leads to it.
+/// Creates a segment of this shape. Returns it with its file, which other processes open, and its id.
 pub(super) fn make(shape: Shape) -> Result<(Segment, OwnedFd, Id), Trouble> {
     let failed = |what: &str| Trouble::System(format!("{what}: {}", std::io::Error::last_os_error()));
     // SAFETY: the name is a C string; the call returns a new descriptor or -1.
@@ -371,7 +376,7 @@ pub(super) fn make(shape: Shape) -> Result<(Segment, OwnedFd, Id), Trouble> {
     if fd < 0 {
         return Err(failed("memfd_create"));
     }
-    // SAFETY: the descriptor is new and nobody else owns it.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the descriptor is open.
     if unsafe { libc::ftruncate(fd.as_raw_fd(), shape.bytes() as libc::off_t) } != 0 {
@@ -385,7 +390,7 @@ pub(super) fn make(shape: Shape) -> Result<(Segment, OwnedFd, Id), Trouble> {
     Ok((segment, fd, Id([shape.name, place, nonce, process_born(pid).unwrap_or(0)])))
 }
 
-/// Checks that `id` is one of a segment of that shape.
+/// Checks that `id` is the id of a segment of this shape.
 pub(super) fn check(id: Id, shape: Shape) -> Result<(), Trouble> {
     let Id([name, place, nonce, _]) = id;
     if name != shape.name || place as u32 == 0 || ((place >> 32) as u32).cast_signed() < 0 || nonce == 0 {
@@ -394,7 +399,7 @@ pub(super) fn check(id: Id, shape: Shape) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Maps the segment of another process that `id` leads to.
+/// Maps a segment that another process has created.
 pub(super) fn open(id: Id, shape: Shape) -> Result<Segment, Trouble> {
     let Id([_, place, nonce, born]) = id;
     let (pid, fd) = (place as u32, place >> 32);
@@ -430,7 +435,7 @@ mod process_tests {
         let mut child = std::process::Command::new("true").spawn().expect("a child");
         let pid = child.id();
         let started = process_born(pid).unwrap_or(0);
-        // Not reaped yet: it ends as a zombie.
+        // The child becomes a zombie, because it is not reaped yet.
         for _ in 0..200 {
             if !process_lives(pid, started) {
                 break;

@@ -1,27 +1,26 @@
-//! Waiting with open eyes: who waits for whom, since when, and whether it can still end.
+//! Watches waits: reports possible deadlocks, and ends waits for dead or aborted ranks.
 //!
-//! Each rank writes what it does into its part of the control segment. A rank that waits longer than
-//! `GPUCOMM_EMULATOR_DEADLOCK` seconds (10 by default, a fraction is allowed, 0 turns it off) reads what the ranks it
-//! waits for did last, and says so once on stderr. It goes on waiting, as a GPU would; no violation is counted, because
-//! the program may have a deadline of its own.
+//! Each rank writes its current call to its part of the control segment. A rank that has waited for
+//! `GPUCOMM_EMULATOR_DEADLOCK` seconds (10 by default, fractions are allowed, 0 turns it off) reads
+//! the last calls of the ranks it waits for, and reports them once on stderr. It continues to wait, as
+//! a GPU would. The report is not a violation, because the program may have its own deadline.
 
 use std::fmt::{Debug, Write as _};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::segment::{Life, Rank, Segment};
 use crate::report;
 use crate::settings::{DeadPeer, settings};
 
-/// How often a waiter looks whether other processes still live.
+/// The interval at which a waiter checks whether other processes are alive.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// After how long a dead peer is told, where it is.
+/// The time after which a dead peer is reported, if [`DeadPeer::Told`] is set.
 const TELLS: Duration = Duration::from_secs(1);
 
-/// How far a rank has come with what it does.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Waiting = 1,
@@ -29,21 +28,21 @@ pub(crate) enum Phase {
     Stopped,
 }
 
-/// What a rank does, in numbers that lie in shared memory, for the reports of others. They mean something to those that meet.
+/// A call of a rank, which it publishes in shared memory for the reports of other ranks.
 pub(crate) trait Deed: Copy + Debug {
-    /// A code that is not 0, a peer, and two more numbers.
+    /// Encodes the call as a code that is not 0, a peer, and two more numbers.
     fn numbers(&self) -> (u8, u32, [u64; 2]);
 
-    /// What has these numbers, if anything has.
+    /// Decodes a call. Returns `None` if no call has these numbers.
     fn from_numbers(code: u8, peer: u32, more: [u64; 2]) -> Option<Self>;
 
-    /// The deed in words.
+    /// The call in words.
     fn describe(&self) -> String;
 
-    /// Why a rank of such a life does nothing, in words; `None`: it may do something.
+    /// Says in words why a rank in this state makes no call. Returns `None` if it may make one.
     fn idle(life: Life) -> Option<&'static str>;
 
-    /// Tells what this rank does now.
+    /// Publishes the current call of a rank.
     fn publish(&self, rank: &Rank, phase: Phase) {
         let (code, peer, more) = self.numbers();
         let head = u64::from(code) | (phase as u64) << 8 | u64::from(peer) << 32;
@@ -53,35 +52,35 @@ pub(crate) trait Deed: Copy + Debug {
     }
 }
 
-/// One rank of those that meet in a segment.
+/// A rank of a segment.
 pub(crate) trait Party {
-    /// What it does.
+    /// The calls of the rank.
     type Deed: Deed;
 
-    /// What those that meet are together.
+    /// The name of the group of ranks, for reports.
     const NAME: &'static str;
 
     fn rank(&self) -> usize;
 
     fn size(&self) -> usize;
 
-    /// How often everything it does was stopped, and went on.
+    /// How often all work of the rank was stopped and resumed.
     fn epoch(&self) -> u32;
 
-    /// Whether what began in `epoch` is stopped.
+    /// Whether work that began in `epoch` is stopped.
     fn is_stopped(&self, epoch: u32) -> bool;
 
-    /// How long a wait lasts before it is reported; `None`: for ever.
+    /// The time after which a wait is reported. `None` means never.
     fn patience(&self) -> Option<Duration>;
 
-    /// What it waits for.
+    /// The waits of the rank.
     fn waits(&self) -> &Waits;
 
-    /// A peer that `deed` waits for has died, and is to be told.
+    /// Reports that a peer that `deed` waits for has died.
     fn tell_of_death(&self, peer: usize, deed: &Self::Deed);
 }
 
-/// What `rank` did last, in words.
+/// The last call of `rank`, in words.
 fn last_deed<D: Deed>(rank: &Rank) -> String {
     if let Some(idle) = D::idle(rank.life()) {
         return idle.to_owned();
@@ -98,26 +97,26 @@ fn last_deed<D: Deed>(rank: &Rank) -> String {
     }
 }
 
-/// Why a wait ends without what it waited for.
+/// Why a wait has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// What this rank does was stopped.
+    /// The work of this rank was stopped.
     Aborted,
-    /// The stream's device has failed.
+    /// The device of the stream has failed.
     Cancelled,
-    /// That rank will never come.
+    /// This rank is dead.
     Dead(usize),
 }
 
-/// One wait of one rank.
+/// Watches one wait of a rank.
 pub(crate) struct Watch<'a, P: Party> {
     party: &'a P,
     segment: &'a Segment,
     deed: P::Deed,
     cancelled: Option<&'a dyn Fn() -> bool>,
-    /// Whose death matters; `None`: everybody's.
+    /// The ranks whose death ends the wait. `None` means all.
     members: Option<&'a [usize]>,
-    /// The epoch in which the wait began: a stop since then ends it.
+    /// The epoch in which the wait began. A later stop ends it.
     epoch: u32,
     dead_peer: DeadPeer,
     /// When a peer was first seen dead.
@@ -129,22 +128,23 @@ pub(crate) struct Watch<'a, P: Party> {
 }
 
 impl<'a, P: Party> Watch<'a, P> {
-    /// A wait for all ranks in a call of the host, which a dead one ends at once.
+    /// Watches a wait for all ranks in a call of the host. A dead rank ends it immediately.
     pub(crate) fn of_host(party: &'a P, segment: &'a Segment, deed: P::Deed) -> Self {
         Self { dead_peer: DeadPeer::Ends, ..Self::new(party, segment, deed, None) }
     }
 
-    /// The death of others than these does not matter.
+    /// Ignores the death of ranks that are not `members`.
     pub(crate) fn among(self, members: &'a [usize]) -> Self {
         Self { members: Some(members), ..self }
     }
 
-    /// The wait is part of what began in that epoch.
+    /// Makes the wait part of work that began in this epoch.
     pub(crate) fn since(self, epoch: u32) -> Self {
         Self { epoch, ..self }
     }
 
-    /// A wait of an operation, or of the call that issues it: GPUCOMM_EMULATOR_DEAD_PEER says what a dead peer does to it.
+    /// Watches a wait of an operation, or of the call that issues it. `GPUCOMM_EMULATOR_DEAD_PEER` sets
+    /// the effect of a dead peer.
     pub(crate) fn new(
         party: &'a P,
         segment: &'a Segment,
@@ -169,7 +169,8 @@ impl<'a, P: Party> Watch<'a, P> {
         }
     }
 
-    /// Looks around between two naps. `missing` says whether this wait is for that rank.
+    /// Checks, between two sleeps, whether the wait must end. `missing` says whether the wait is for a
+    /// rank.
     pub(crate) fn check(&mut self, missing: impl Fn(usize) -> bool) -> Option<Stop> {
         if self.party.is_stopped(self.epoch) {
             return Some(Stop::Aborted);
@@ -218,7 +219,7 @@ impl<'a, P: Party> Watch<'a, P> {
         None
     }
 
-    /// What is waited in, and for whom.
+    /// The call that waits, and the ranks it waits for, in words.
     fn describe(&self, missing: &impl Fn(usize) -> bool) -> String {
         let (me, mut text) = (self.party.rank(), self.deed.describe());
         for peer in (0..self.party.size()).filter(|&peer| peer != me && missing(peer)) {
@@ -228,24 +229,24 @@ impl<'a, P: Party> Watch<'a, P> {
     }
 }
 
-/// The waits of one party that have lasted for a while.
+/// The waits of a rank that have lasted for some time.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<Vec<(u64, String)>>);
 
 impl Waits {
-    /// All of them.
+    /// The waits in words, or `None` if there are none.
     pub(crate) fn text(&self) -> Option<String> {
-        let waits = lock(&self.0);
+        let waits = self.0.lock();
         let texts: Vec<_> = waits.iter().map(|(_, text)| text.as_str()).collect();
         (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
 
-/// One wait, as long as this lives.
+/// An entry of [`Waits`]. Dropping it removes the entry.
 #[derive(Debug)]
 pub(crate) struct Wait<'a> {
     waits: &'a Waits,
-    /// Among the waits, once it has been described.
+    /// The number of the entry, after the first [`say`](Self::say).
     number: Option<u64>,
 }
 
@@ -254,11 +255,11 @@ impl<'a> Wait<'a> {
         Self { waits, number: None }
     }
 
-    /// Says what is waited for, in place of what was said before.
+    /// Sets the description of the wait.
     pub(crate) fn say(&mut self, text: String) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = *self.number.get_or_insert_with(|| NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut waits = lock(&self.waits.0);
+        let mut waits = self.waits.0.lock();
         match waits.iter_mut().find(|(other, _)| *other == number) {
             Some((_, said)) => *said = text,
             None => waits.push((number, text)),
@@ -269,7 +270,7 @@ impl<'a> Wait<'a> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            lock(&self.waits.0).retain(|(other, _)| *other != number);
+            self.waits.0.lock().retain(|(other, _)| *other != number);
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::access::{Access, Fault, Rights};
 use crate::memory::map;
 use crate::memory::map::Kind;
@@ -202,22 +202,22 @@ impl Ground {
 
     /// How many bytes are free.
     pub(crate) fn free(&self) -> u64 {
-        lock(&self.ranges).free()
+        self.ranges.lock().free()
     }
 
     /// Takes `bytes` bytes for memory with an object of its own; whether there were so many. Which ones does not matter.
     pub(crate) fn lend(&self, bytes: u64) -> bool {
-        lock(&self.ranges).lend(bytes)
+        self.ranges.lock().lend(bytes)
     }
 
     /// Takes bytes back that were lent.
     pub(crate) fn restore(&self, bytes: u64) {
-        lock(&self.ranges).restore(bytes);
+        self.ranges.lock().restore(bytes);
     }
 
     /// Takes a range of `span` bytes, a multiple of the grain: where it begins.
     pub(crate) fn take(&self, span: u64) -> Option<u64> {
-        lock(&self.ranges).take(span)
+        self.ranges.lock().take(span)
     }
 
     /// Takes a range back; `punched`: its pages go back to the system.
@@ -225,7 +225,7 @@ impl Ground {
         if punched && let Some(Some(arena)) = self.arena.get() {
             arena.punch(offset, span);
         }
-        lock(&self.ranges).give(offset, span);
+        self.ranges.lock().give(offset, span);
     }
 }
 
@@ -268,7 +268,7 @@ impl Heap {
 
     fn admit(&'static self, range: (u64, u64), bytes: u64, origin: Origin) -> Arc<Block> {
         let block = Block::new(&self.ground, range, bytes, origin);
-        lock(&self.live).insert(block.offset, block.clone());
+        self.live.lock().insert(block.offset, block.clone());
         block
     }
 
@@ -308,7 +308,7 @@ impl Heap {
 
     /// The live allocation that holds all of `bytes` bytes at `offset`.
     pub(crate) fn find(&self, address: usize, offset: u64, bytes: usize) -> Result<Arc<Block>, Fault> {
-        let live = lock(&self.live);
+        let live = self.live.lock();
         let before = live.range(..=offset).next_back().map(|(_, block)| block);
         let inside = before.filter(|block| offset < block.offset + block.bytes);
         let ordinal = self.ground.ordinal;
@@ -345,19 +345,19 @@ impl Heap {
 
     /// Marks the live allocation that starts at `offset` as freed. It stays where it is.
     pub(crate) fn condemn(&self, offset: u64) -> Option<Arc<Block>> {
-        let live = lock(&self.live);
+        let live = self.live.lock();
         let block = live.get(&offset)?;
         (!block.freed.swap(true, Ordering::Relaxed)).then(|| block.clone())
     }
 
     /// Whether `block` is in the register: not buried, and its memory was not passed on.
     pub(crate) fn holds(&self, block: &Arc<Block>) -> bool {
-        lock(&self.live).get(&block.offset).is_some_and(|live| Arc::ptr_eq(live, block))
+        self.live.lock().get(&block.offset).is_some_and(|live| Arc::ptr_eq(live, block))
     }
 
     /// Removes a condemned block, unless its memory was passed on.
     pub(crate) fn bury(&self, block: &Arc<Block>) {
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         if live.get(&block.offset).is_some_and(|live| Arc::ptr_eq(live, block)) {
             live.remove(&block.offset);
         }

@@ -5,11 +5,10 @@
 //! and what is mapped in a reservation, the table of the reservations.
 
 use super::object::{Location, Object};
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::object;
 use std::cell::RefCell;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What lies at a range of addresses.
@@ -70,18 +69,18 @@ fn look<R>(look: impl Fn(&[Mapping]) -> R) -> R {
     let known = KNOWN.try_with(|known| {
         let mut known = known.borrow_mut();
         if known.0 != CHANGES.load(Ordering::Acquire) {
-            let all = lock(&ALL);
+            let all = ALL.lock();
             *known = (CHANGES.load(Ordering::Relaxed), all.clone());
         }
         look(&known.1)
     });
     // A thread that is ending has no copy any more.
-    known.unwrap_or_else(|_| look(&lock(&ALL)))
+    known.unwrap_or_else(|_| look(&ALL.lock()))
 }
 
 /// Maps all of `object`: the address of its first byte. The mapping stays.
 pub(crate) fn add(object: &Object, kind: Kind) -> io::Result<usize> {
-    add_to(&mut lock(&ALL), object, kind)
+    add_to(&mut ALL.lock(), object, kind)
 }
 
 fn add_to(all: &mut Vec<Mapping>, object: &Object, kind: Kind) -> io::Result<usize> {
@@ -98,12 +97,12 @@ fn insert(all: &mut Vec<Mapping>, mapping: Mapping) {
 
 /// The program reserves these addresses.
 pub(crate) fn reserve(base: usize, bytes: usize) {
-    insert(&mut lock(&ALL), Mapping { base, bytes, begin: Location::EMPTY, kind: Kind::Reserved });
+    insert(&mut ALL.lock(), Mapping { base, bytes, begin: Location::EMPTY, kind: Kind::Reserved });
 }
 
 /// The program gives the reservation that starts at `base` back: the addresses mean nothing any more, to any thread.
 pub(crate) fn forget(base: usize) {
-    lock(&ALL).retain(|mapping| mapping.kind != Kind::Reserved || mapping.base != base);
+    ALL.lock().retain(|mapping| mapping.kind != Kind::Reserved || mapping.base != base);
     CHANGES.fetch_add(1, Ordering::Release);
 }
 
@@ -126,7 +125,7 @@ fn within(all: &[Mapping], place: &Location, bytes: usize) -> Option<usize> {
 
 /// The same for an object of another process, which is mapped if it is not yet. It stays mapped when that process ends.
 pub(crate) fn open(place: &Location, bytes: usize) -> io::Result<usize> {
-    let mut all = lock(&ALL);
+    let mut all = ALL.lock();
     // Another thread may have been quicker.
     match within(&all, place, bytes) {
         Some(address) => Ok(address),

@@ -8,9 +8,9 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::access::{Access, Fault, Rights};
 use crate::memory::object::{ALIGN, Location, Object, Room};
 use crate::memory::{heap, map, object};
@@ -89,7 +89,8 @@ impl Physical {
     /// The memory that is an object of another process.
     pub(crate) fn import(object: Object) -> Result<Arc<Self>, Fault> {
         let begin = object.begin();
-        let known = lock(&LIVE)
+        let known = LIVE
+            .lock()
             .iter()
             .find_map(|live| live.upgrade().filter(|physical| physical.object.begin().same_object(&begin)));
         if let Some(known) = known {
@@ -140,7 +141,7 @@ impl Drop for Physical {
 
 fn enter(physical: Physical) -> Arc<Physical> {
     let physical = Arc::new(physical);
-    let mut live = lock(&LIVE);
+    let mut live = LIVE.lock();
     live.retain(|live| live.strong_count() > 0);
     live.push(Arc::downgrade(&physical));
     physical
@@ -295,7 +296,7 @@ pub(crate) fn reserve(bytes: usize, align: usize) -> Result<usize, Fault> {
         text: format!("{bytes} addresses: {error}"),
     })?;
     let base = room.base();
-    let mut table = lock(&TABLE);
+    let mut table = TABLE.lock();
     table.rooms.insert(base, Arc::new(room));
     map::reserve(base, bytes);
     Ok(base)
@@ -303,7 +304,7 @@ pub(crate) fn reserve(bytes: usize, align: usize) -> Result<usize, Fault> {
 
 /// Gives a reservation back: all of it, with nothing mapped there.
 pub(crate) fn free(base: usize, bytes: usize) -> Result<(), Fault> {
-    let mut table = lock(&TABLE);
+    let mut table = TABLE.lock();
     match table.rooms.get(&base) {
         Some(room) if room.bytes() == bytes => {}
         Some(room) => {
@@ -336,7 +337,7 @@ fn enter_mapping(base: usize, bytes: usize, physical: &Arc<Physical>, is_multica
         let text = format!("{bytes} bytes of {physical}: the driver maps all of some memory, or nothing");
         return Err(Fault { cuda: cudaError::cudaErrorNotSupported, text });
     }
-    let mut table = lock(&TABLE);
+    let mut table = TABLE.lock();
     if let Some(mapped) = table.within(&range).next() {
         return Err(Fault::value(format!("{bytes} bytes at {base:#x}, where there is something: {mapped}")));
     }
@@ -350,7 +351,7 @@ fn enter_mapping(base: usize, bytes: usize, physical: &Arc<Physical>, is_multica
 /// Takes the mappings in a range of a reservation away, if there are any. The caller looks who still uses them.
 pub(crate) fn unmap(base: usize, bytes: usize) -> Result<Vec<Arc<Mapped>>, Fault> {
     let range = range(base, bytes)?;
-    let mut table = lock(&TABLE);
+    let mut table = TABLE.lock();
     table.room(&range)?;
     let gone: Vec<_> = table.within(&range).cloned().collect();
     if let Some(mapped) = gone.iter().find(|mapped| mapped.base < range.start || mapped.end() > range.end) {
@@ -366,7 +367,7 @@ pub(crate) fn unmap(base: usize, bytes: usize) -> Result<Vec<Arc<Mapped>>, Fault
 /// Sets what devices may do with all mappings in a range, which must be whole.
 pub(crate) fn set_access(base: usize, bytes: usize, rights: &[(i32, Access)]) -> Result<(), Fault> {
     let range = range(base, bytes)?;
-    let table = lock(&TABLE);
+    let table = TABLE.lock();
     for mapped in table.whole(&range)? {
         for &(device, access) in rights {
             mapped.rights.set(device, access);
@@ -377,12 +378,12 @@ pub(crate) fn set_access(base: usize, bytes: usize, rights: &[(i32, Access)]) ->
 
 /// What is mapped at `address`.
 pub(crate) fn at(address: usize) -> Option<Arc<Mapped>> {
-    lock(&TABLE).at(address).cloned()
+    TABLE.lock().at(address).cloned()
 }
 
 /// The mappings in which `bytes` bytes from `address` on lie, without a gap.
 pub(super) fn covering(address: usize, bytes: usize) -> Result<Vec<Arc<Mapped>>, Fault> {
-    let table = lock(&TABLE);
+    let table = TABLE.lock();
     let end = address.checked_add(bytes).ok_or_else(|| Fault::value(format!("{bytes} bytes at {address:#x}")))?;
     let (mut found, mut next) = (Vec::with_capacity(1), address);
     while next < end {
@@ -401,7 +402,7 @@ pub(super) fn name(address: usize, mapped: &[Arc<Mapped>]) -> Result<Location, F
     let [first, .., last] = mapped else { return Ok(mapped[0].place(address)) };
     let range = first.base..last.end();
     let at = |patch: &Object| Location { offset: (address - range.start) as u64, ..patch.begin() };
-    let mut table = lock(&TABLE);
+    let mut table = TABLE.lock();
     if let Some((_, patch)) = table.patches.iter().find(|(known, _)| *known == range) {
         return Ok(at(patch));
     }
@@ -415,7 +416,7 @@ pub(super) fn name(address: usize, mapped: &[Arc<Mapped>]) -> Result<Location, F
 
 /// The address of `bytes` bytes at `place`, if they are mapped somewhere.
 pub(super) fn known(place: &Location, bytes: usize) -> Option<usize> {
-    let table = lock(&TABLE);
+    let table = TABLE.lock();
     let patch = |(range, patch): &(Range<usize>, Object)| {
         let end = place.offset.checked_add(bytes as u64)?;
         let here = patch.begin().same_object(place) && end <= range.len() as u64;

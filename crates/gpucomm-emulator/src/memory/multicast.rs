@@ -9,9 +9,9 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::access::Fault;
 use crate::memory::mapped::Physical;
 use crate::memory::object::{ALIGN, Location, Object, Room};
@@ -191,12 +191,12 @@ static MAPPED: Mutex<BTreeMap<usize, Arc<Multicast>>> = Mutex::new(BTreeMap::new
 
 /// The object whose addresses begin at `base`.
 pub(super) fn at(base: usize) -> Option<Arc<Multicast>> {
-    lock(&MAPPED).get(&base).cloned()
+    MAPPED.lock().get(&base).cloned()
 }
 
 /// What began at `base` was taken away.
 pub(crate) fn forget(base: usize) {
-    let gone = lock(&MAPPED).remove(&base);
+    let gone = MAPPED.lock().remove(&base);
     drop(gone);
 }
 
@@ -232,7 +232,7 @@ impl Multicast {
     pub(crate) fn import(file: Object, ordinal: i32) -> Result<Arc<Self>, Fault> {
         let begin = file.begin();
         let known =
-            lock(&LIVE).iter().find_map(|live| live.upgrade().filter(|one| one.file.begin().same_object(&begin)));
+            LIVE.lock().iter().find_map(|live| live.upgrade().filter(|one| one.file.begin().same_object(&begin)));
         match known {
             Some(known) => Ok(known),
             None => Self::of(file, ordinal, |_| ()),
@@ -249,7 +249,7 @@ impl Multicast {
         let stands = Physical::none(ordinal, control.bytes.load(Ordering::Relaxed)).map_err(failed)?;
         let (own, spread, writes) = (Mutex::default(), Mutex::default(), Mutex::default());
         let made = Arc::new(Self { file, room, stands, own, spread, writes });
-        let mut live = lock(&LIVE);
+        let mut live = LIVE.lock();
         live.retain(|live| live.strong_count() > 0);
         live.push(Arc::downgrade(&made));
         Ok(made)
@@ -360,14 +360,14 @@ impl Multicast {
         let Some(slot) = self.control().bind(&bind) else {
             return Err(Fault { cuda: cudaError::cudaErrorMemoryAllocation, text: "no more can be bound".into() });
         };
-        lock(&self.own).push(Own { slot, bind, held });
+        self.own.lock().push(Own { slot, bind, held });
         Ok(())
     }
 
     /// Takes away what was bound with just these numbers. `Ok(false)`: nothing was.
     pub(crate) fn unbind(&self, ordinal: i32, at: u64, bytes: u64) -> Result<bool, Fault> {
         let number = number_of(ordinal)?;
-        let mut own = lock(&self.own);
+        let mut own = self.own.lock();
         let exact = |own: &Own| (own.bind.number, own.bind.at, own.bind.bytes) == (number, at, bytes);
         let Some(found) = own.iter().position(exact) else { return Ok(false) };
         let gone = own.swap_remove(found);
@@ -388,7 +388,7 @@ impl Multicast {
     /// A write to these bytes begins, which lasts as long as what is returned.
     pub(super) fn write(&self, from: u64, to: u64, spread: Arc<Spread>) -> Arc<Write> {
         let write = Arc::new(Write { from, to, _keeps: spread });
-        let mut writes = lock(&self.writes);
+        let mut writes = self.writes.lock();
         writes.retain(|write| write.strong_count() > 0);
         writes.push(Arc::downgrade(&write));
         write
@@ -396,14 +396,14 @@ impl Multicast {
 
     /// How many writes of this process are under way to any of these bytes.
     fn under_way(&self, from: u64, to: u64) -> usize {
-        let writes = lock(&self.writes);
+        let writes = self.writes.lock();
         writes.iter().filter_map(Weak::upgrade).filter(|write| write.from < to && from < write.to).count()
     }
 
     /// Maps it to `base`; `bytes` is all of it.
     pub(crate) fn map(self: &Arc<Self>, base: usize, bytes: usize) -> Result<(), Fault> {
         mapped::map_multicast(base, bytes, &self.stands)?;
-        lock(&MAPPED).insert(base, Arc::clone(self));
+        MAPPED.lock().insert(base, Arc::clone(self));
         Ok(())
     }
 }
@@ -419,7 +419,7 @@ impl Held {
 
 impl Drop for Multicast {
     fn drop(&mut self) {
-        let own = std::mem::take(&mut *lock(&self.own));
+        let own = std::mem::take(&mut *self.own.lock());
         if !own.is_empty() {
             report::violation(format!(
                 "a multicast object is released to which {} pieces of memory are bound",
@@ -516,7 +516,7 @@ pub(crate) fn hold(ptr: *const c_void, bytes: usize) -> Result<InUse, Fault> {
 impl Multicast {
     /// What writes go to now.
     fn spread(&self) -> Result<Arc<Spread>, Fault> {
-        let mut known = lock(&self.spread);
+        let mut known = self.spread.lock();
         let changes = self.control().changes.load(Ordering::Acquire);
         if let Some(spread) = known.as_ref().filter(|spread| spread.changes == changes) {
             return Ok(Arc::clone(spread));
@@ -534,7 +534,7 @@ impl Multicast {
             let room = Room::new(bytes, ALIGN).map_err(cannot)?;
             sides.push(Side { number, room, filled: Vec::new(), orphaned: false });
         }
-        let own = lock(&self.own);
+        let own = self.own.lock();
         for (_, bind) in self.control().binds() {
             let Some(side) = sides.iter_mut().find(|side| side.number == bind.number) else { continue };
             let (address, length) = (side.room.base() + bind.at as usize, bind.bytes as usize);
@@ -560,7 +560,7 @@ impl Multicast {
     /// What this process has bound of a range, for those who look for races.
     fn parts(&self, from: u64, to: u64) -> Vec<Part> {
         let mut parts = Vec::new();
-        for own in lock(&self.own).iter() {
+        for own in self.own.lock().iter() {
             let (begin, end) = (own.bind.at.max(from), (own.bind.at + own.bind.bytes).min(to));
             if begin >= end {
                 continue;

@@ -5,9 +5,8 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::settings::settings;
 
 /// Mappings start at multiples of this, so that aligned offsets are aligned addresses.
@@ -242,7 +241,7 @@ impl Room {
     pub(crate) fn fill(&self, address: usize, bytes: usize, file: &File, offset: u64) -> io::Result<()> {
         let end = address.checked_add(bytes).filter(|&end| address >= self.base && end <= self.base + self.bytes);
         let end = end.ok_or(io::ErrorKind::InvalidInput)?;
-        let mut filled = lock(&self.filled);
+        let mut filled = self.filled.lock();
         if filled.iter().any(|&(from, to)| from < end && address < to) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -260,7 +259,7 @@ impl Room {
 
     /// Takes away what [`Self::fill`] has mapped at `address`. Nobody uses it any more.
     pub(crate) fn clear(&self, address: usize) {
-        let mut filled = lock(&self.filled);
+        let mut filled = self.filled.lock();
         let Some(at) = filled.iter().position(|&(from, _)| from == address) else { return };
         let bytes = filled[at].1 - address;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

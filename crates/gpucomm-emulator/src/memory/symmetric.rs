@@ -7,18 +7,17 @@
 use super::heap::{self, Heap};
 use super::map::{self, Kind};
 use super::object::{Location, Object};
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::heap::{Arena, Ground};
 use crate::visible::visible;
 use std::io;
-use std::sync::Mutex;
 
 /// All heaps that this process has mapped. They last as long as it.
 static ALL: Mutex<Vec<&'static Heap>> = Mutex::new(Vec::new());
 
 /// The heap with this number.
 pub(crate) fn heap(number: usize) -> Option<&'static Heap> {
-    lock(&ALL).get(number).copied()
+    ALL.lock().get(number).copied()
 }
 
 /// Where the memory of a heap begins.
@@ -30,7 +29,7 @@ pub(crate) fn begin(heap: &Heap) -> Option<Location> {
 pub(crate) fn own(ordinal: i32) -> io::Result<&'static Heap> {
     let device = heap::of(ordinal).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     let number = device.ground.number;
-    let mut all = lock(&ALL);
+    let mut all = ALL.lock();
     let mine = |begin: Location| begin.pid == std::process::id() && begin.device == number;
     if let Some(known) = all.iter().find(|heap| begin(heap).is_some_and(mine)) {
         return Ok(known);
@@ -40,7 +39,7 @@ pub(crate) fn own(ordinal: i32) -> io::Result<&'static Heap> {
 
 /// The heap of another process, or of this one, whose object begins there.
 pub(crate) fn of(place: &Location, ordinal: i32) -> io::Result<&'static Heap> {
-    let mut all = lock(&ALL);
+    let mut all = ALL.lock();
     if let Some(known) = all.iter().find(|heap| begin(heap).is_some_and(|begin| begin.same_object(place))) {
         return Ok(known);
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc;
 
 use smallvec::SmallVec;
 
@@ -18,6 +18,7 @@ use crate::cuda::order::busy::Busy;
 use crate::cuda::order::mark::{Mark, Marks};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
+use crate::lock::{Mutex, MutexGuard};
 use crate::sys;
 
 /// The smallest block.
@@ -68,7 +69,7 @@ struct Kept {
 static KEPT: Mutex<Kept> = Mutex::new(Kept { free: BTreeMap::new(), lanes: Vec::new(), next: 0 });
 
 fn kept() -> MutexGuard<'static, Kept> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+    KEPT.lock()
 }
 
 /// The size of the block for so many bytes.

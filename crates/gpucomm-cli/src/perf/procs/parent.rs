@@ -166,7 +166,7 @@ impl Family {
 
     /// Looks whether what comes in now tells more: when a rank dies, its peers fail too, and may say so first.
     fn explain(&mut self, first: Failure) -> Failure {
-        if !matches!(first, Failure::Run(_)) {
+        if !matches!(first, Failure::Run(_) | Failure::Aborted(_)) {
             return first;
         }
         let until = Instant::now() + GRACE;

@@ -7,11 +7,11 @@
 use super::device;
 use super::line::{Line, Manner};
 use super::plan::{AnyWork, Front, Owner, Plan, join as join_fronts};
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::sys::{cudaError, cudaStreamCaptureMode, cudaStreamCaptureStatus};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 const GLOBAL: cudaStreamCaptureMode = cudaStreamCaptureMode::cudaStreamCaptureModeGlobal;
@@ -76,7 +76,7 @@ fn valid(mode: cudaStreamCaptureMode) -> Result<(), cudaError> {
 }
 
 fn change<R>(work: impl FnOnce(&mut Vec<Capture>) -> R) -> R {
-    let mut all = lock(&CAPTURES);
+    let mut all = CAPTURES.lock();
     let result = work(&mut all);
     ONGOING.store(all.len(), Ordering::Release);
     result
@@ -159,7 +159,7 @@ pub(crate) fn forget(line: &Arc<Line>) {
 
 /// Wraps `cudaStreamIsCapturing`.
 pub(crate) fn status(line: &Arc<Line>) -> Result<cudaStreamCaptureStatus, cudaError> {
-    let mut all = lock(&CAPTURES);
+    let mut all = CAPTURES.lock();
     if line.manner == Manner::Legacy && all.iter().any(|capture| capture.keeps_from(line)) {
         return Err(cudaError::cudaErrorStreamCaptureImplicit);
     }
@@ -184,7 +184,7 @@ fn check_all() -> Result<(), cudaError> {
     let heeded = |capture: &&mut Capture| {
         capture.mode != RELAXED && (capture.thread == me || capture.mode == GLOBAL && mode == GLOBAL)
     };
-    let hit = lock(&CAPTURES).iter_mut().filter(heeded).map(|capture| capture.spoilt = true).count() > 0;
+    let hit = CAPTURES.lock().iter_mut().filter(heeded).map(|capture| capture.spoilt = true).count() > 0;
     if hit { Err(cudaError::cudaErrorStreamCaptureUnsupported) } else { Ok(()) }
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn leave(device: i32) -> Result<(), cudaError> {
         return Ok(());
     }
     let has = |capture: &&mut Capture| capture.members.iter().any(|member| member.line.device == device);
-    let hit = lock(&CAPTURES).iter_mut().filter(has).map(|capture| capture.spoilt = true).count() > 0;
+    let hit = CAPTURES.lock().iter_mut().filter(has).map(|capture| capture.spoilt = true).count() > 0;
     if hit { Err(cudaError::cudaErrorStreamCaptureUnsupported) } else { Ok(()) }
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn number(line: &Arc<Line>) -> Option<u64> {
 
 #[cold]
 fn number_of(line: &Arc<Line>) -> Option<u64> {
-    let mut all = lock(&CAPTURES);
+    let mut all = CAPTURES.lock();
     position(&mut all, line).filter(|&found| !all[found].spoilt).map(|found| all[found].number)
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn isolate(line: &Arc<Line>) -> Result<(), cudaError> {
 
 #[cold]
 fn spoil(line: &Arc<Line>, error: cudaError) -> Result<(), cudaError> {
-    match of(&mut lock(&CAPTURES), line)? {
+    match of(&mut CAPTURES.lock(), line)? {
         None => Ok(()),
         Some(capture) => {
             capture.spoilt = true;
@@ -244,7 +244,7 @@ pub(crate) fn record(
     if !ongoing() {
         return Ok(false);
     }
-    let mut all = lock(&CAPTURES);
+    let mut all = CAPTURES.lock();
     let Some(&first) = lines.first() else { return Ok(false) };
     let Some(capture) = of(&mut all, first)? else { return Ok(false) };
     let mut front = Front::new();
@@ -269,7 +269,7 @@ pub(crate) fn mark(line: &Arc<Line>) -> Result<Option<Mark>, cudaError> {
     if !ongoing() {
         return Ok(None);
     }
-    let mut all = lock(&CAPTURES);
+    let mut all = CAPTURES.lock();
     let Some(capture) = of(&mut all, line)? else { return Ok(None) };
     let number = capture.number;
     Ok(capture.member(line).map(|member| Mark { capture: number, front: member.front.clone() }))
@@ -277,7 +277,7 @@ pub(crate) fn mark(line: &Arc<Line>) -> Result<Option<Mark>, cudaError> {
 
 /// Lets what is enqueued on `line` come after `mark`: with that it becomes part of the capture.
 pub(crate) fn wait(line: &Arc<Line>, mark: &Mark) -> Result<(), cudaError> {
-    let mut all = lock(&CAPTURES);
+    let mut all = CAPTURES.lock();
     let home = all.iter().position(|capture| capture.number == mark.capture && !capture.spoilt);
     let mine = position(&mut all, line);
     let spoil = |all: &mut [Capture], error| {
@@ -300,7 +300,7 @@ pub(crate) fn wait(line: &Arc<Line>, mark: &Mark) -> Result<(), cudaError> {
 
 /// The error of who asks whether a mark is passed, which nothing ever passes; the capture is `spoilt` by that, or not.
 pub(crate) fn asked(mark: &Mark, spoilt: bool) -> cudaError {
-    match lock(&CAPTURES).iter_mut().find(|capture| capture.number == mark.capture) {
+    match CAPTURES.lock().iter_mut().find(|capture| capture.number == mark.capture) {
         None => cudaError::cudaErrorInvalidValue,
         Some(capture) => {
             capture.spoilt |= spoilt;

@@ -1,8 +1,7 @@
 //! Threads that do something for a while, and rest then until the next one asks.
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::report;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -26,13 +25,13 @@ pub(super) struct Hand {
 impl Hand {
     /// So many threads; none, where there are not so many to be had.
     pub(super) fn several(count: usize) -> Option<Vec<Self>> {
-        let mut resting = lock(&RESTING);
+        let mut resting = RESTING.lock();
         let left = resting.len().saturating_sub(count);
         let mut hands = resting.split_off(left);
         drop(resting);
         while hands.len() < count {
             let Some(hand) = Self::start() else {
-                lock(&RESTING).append(&mut hands);
+                RESTING.lock().append(&mut hands);
                 return None;
             };
             hands.push(hand);
@@ -63,7 +62,7 @@ impl Hand {
             match jobs.recv_timeout(REST) {
                 Ok(job) => {
                     job();
-                    lock(&RESTING).push(self.clone());
+                    RESTING.lock().push(self.clone());
                 }
                 // Who has taken it meanwhile gives it something.
                 Err(RecvTimeoutError::Timeout) if !self.withdraw() => {}
@@ -74,7 +73,7 @@ impl Hand {
 
     /// Rests no more. Whether it did.
     fn withdraw(&self) -> bool {
-        let mut resting = lock(&RESTING);
+        let mut resting = RESTING.lock();
         let at = resting.iter().position(|other| other.number == self.number);
         at.map(|at| drop(resting.swap_remove(at))).is_some()
     }

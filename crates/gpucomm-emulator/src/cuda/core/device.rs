@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, Once, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, LazyLock, Once, OnceLock, Weak};
 
 use crate::cuda::core::line::{CHANNELS, Channel, Line, Manner, Ticket};
 use crate::fault::Work;
-use crate::lock::lock;
+use crate::lock::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::memory::access::Access;
 use crate::memory::heap;
 use crate::memory::heap::Heap;
@@ -219,7 +219,7 @@ impl Device {
 
     /// Counts the stream of `line` among those of this device.
     pub fn adopt(&self, line: &Arc<Line>) {
-        let mut lines = lock(&self.lines);
+        let mut lines = self.lines.lock();
         lines.retain(|line| line.strong_count() > 0);
         lines.push(Arc::downgrade(line));
         if line.manner == Manner::Legacy {
@@ -229,7 +229,7 @@ impl Device {
 
     /// The lines of the streams of this device, of the legacy one too where it was used.
     pub fn lines(&self) -> Vec<Arc<Line>> {
-        lock(&self.lines).iter().filter_map(Weak::upgrade).collect()
+        self.lines.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Waits until the work that was enqueued before this call is done.
@@ -249,12 +249,12 @@ impl Device {
 /// For a call that enqueues or makes something. One call takes it once: a second time would wait behind who waits for the
 /// first.
 pub(crate) fn share_driver(device: &Device) -> Option<RwLockReadGuard<'_, ()>> {
-    (settings().driver_lock > 0).then(|| device.driver.read().unwrap_or_else(PoisonError::into_inner))
+    (settings().driver_lock > 0).then(|| device.driver.read())
 }
 
 /// For a call that waits for the device, as long as it does.
 pub(crate) fn lock_driver(device: &Device) -> Option<RwLockWriteGuard<'_, ()>> {
-    (settings().driver_lock > 0).then(|| device.driver.write().unwrap_or_else(PoisonError::into_inner))
+    (settings().driver_lock > 0).then(|| device.driver.write())
 }
 
 /// For a call of another device that concerns this one: waits until nobody waits for it.

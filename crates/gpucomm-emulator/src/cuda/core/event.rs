@@ -9,10 +9,10 @@ use super::handle::Registry;
 use super::line::Ticket;
 use super::stream::Stream;
 use crate::cuda::core::queue::Task;
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::report;
 use crate::sys::{cudaError, cudaEvent_t};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 pub(crate) static EVENTS: Registry<Event> = Registry::new(0x52);
@@ -56,7 +56,7 @@ impl Event {
         }
         stream.device.check()?;
         // Held across the enqueue, so that of two records the one that came last on the stream is the one that is kept.
-        let mut record = lock(&self.record);
+        let mut record = self.record.lock();
         if let Some(mark) = capture::mark(&stream.line)? {
             *record = Some(Record::Captured(mark));
             return Ok(());
@@ -79,7 +79,7 @@ impl Event {
     /// Whether the work that the last record caught is done; so it is where there was none. Asking is potentially unsafe, and that of
     /// a place in a capture spoils it, whatever its mode is.
     pub fn query(&self) -> Result<(), cudaError> {
-        let record = lock(&self.record);
+        let record = self.record.lock();
         if let Some(Record::Captured(mark)) = &*record {
             return Err(capture::asked(mark, true));
         }
@@ -98,7 +98,7 @@ impl Event {
     /// Lets later work of `stream` wait for the last record, if there is one.
     pub fn hold(&self, stream: &Arc<Stream>) -> Result<(), cudaError> {
         stream.device.check()?;
-        match lock(&self.record).clone() {
+        match self.record.lock().clone() {
             None => Ok(()),
             Some(Record::Captured(mark)) => capture::wait(&stream.line, &mark),
             Some(Record::Live { ticket, .. }) => {
@@ -116,8 +116,8 @@ impl Event {
             return Err(unusable);
         }
         // One after the other: both may be the same.
-        let first = lock(&start.record).clone().ok_or(unusable)?;
-        let last = lock(&self.record).clone().ok_or(unusable)?;
+        let first = start.record.lock().clone().ok_or(unusable)?;
+        let last = self.record.lock().clone().ok_or(unusable)?;
         let taken = |record| match record {
             Record::Live { ticket, time } => Ok((ticket, time.ok_or(unusable)?)),
             Record::Captured(mark) => Err(capture::asked(&mark, false)),

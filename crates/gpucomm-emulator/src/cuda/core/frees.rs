@@ -3,11 +3,11 @@
 use super::device::{self, Device};
 use super::line::{Line, Ticket};
 use crate::cuda::core::device::PerDevice;
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::heap::Block;
 use crate::report;
 use crate::sys::cudaError;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// An allocation that is freed in stream order, but the stream is not there yet.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) fn steal(device: &'static Device, bytes: u64) -> Option<(Arc<Block>, 
 
 fn succeed(device: &'static Device, bytes: u64, usable: impl Fn(&Ticket) -> bool) -> Option<(Arc<Block>, Ticket)> {
     // Held until the new block is there, so that the old one is not buried meanwhile.
-    let mut pending = lock(PENDING.of(device));
+    let mut pending = PENDING.of(device).lock();
     let found = pending.iter().position(|pending| pending.block.fits(bytes) && usable(&pending.free))?;
     let Pending { block: old, free } = pending.swap_remove(found);
     Some((device.heap.succeed(&old, bytes), free))
@@ -38,12 +38,12 @@ fn succeed(device: &'static Device, bytes: u64, usable: impl Fn(&Ticket) -> bool
 
 /// A free that is on its way, if there is one.
 pub(crate) fn any(device: &Device) -> Option<Ticket> {
-    lock(PENDING.of(device)).first().map(|pending| pending.free.clone())
+    PENDING.of(device).lock().first().map(|pending| pending.free.clone())
 }
 
 /// Makes a condemned block of `device` known as one whose free is on its way, unless that came already.
 pub(crate) fn expect(device: &Device, block: &Arc<Block>, free: Ticket) {
-    let mut pending = lock(PENDING.of(device));
+    let mut pending = PENDING.of(device).lock();
     if device.heap.holds(block) {
         pending.push(Pending { block: block.clone(), free });
     }
@@ -52,7 +52,7 @@ pub(crate) fn expect(device: &Device, block: &Arc<Block>, free: Ticket) {
 /// Ends the life of a condemned block in the order of its stream, and looks whether anybody still uses it.
 pub(crate) fn release(block: &Arc<Block>, operation: &str) {
     let Some(device) = refuse_uses(block, operation) else { return };
-    let mut pending = lock(PENDING.of(device));
+    let mut pending = PENDING.of(device).lock();
     let known = pending.iter().position(|pending| Arc::ptr_eq(&pending.block, block));
     let gone = known.map(|known| pending.swap_remove(known));
     device.heap.bury(block);

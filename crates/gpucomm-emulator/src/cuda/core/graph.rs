@@ -1,11 +1,13 @@
-//! Graphs: what was captured, and launched as often as one likes.
+//! CUDA graphs.
 //!
-//! A launch is one piece of work of the stream that it is for, which takes as many places in the launch queue as its pieces would, as
-//! was seen on an H100. Launches of one executable graph run one after the other, on whatever streams. Who destroys one does not end
-//! what it has launched. Pieces that have no order are done side by side, on whatever devices they are. No graph allocates memory.
+//! A launch is one piece of work of its stream. It takes as many entries of the launch queue as its
+//! nodes would, as measured on an H100. Launches of one executable graph run one after the other, also
+//! on different streams. Destroying an executable graph does not end its launches. Nodes that do not
+//! depend on each other run in parallel, also on one device. Graphs that allocate memory are not
+//! emulated.
 //!
-//! Whoever launches a graph and enqueues on one of its communicators at the same time, from two threads, leaves open which comes first:
-//! NCCL asks for one thread at a time there.
+//! If one thread launches a graph while another enqueues on one of its communicators, their order is
+//! not defined. NCCL requires that only one thread at a time uses a communicator.
 
 use super::handle::Registry;
 use super::line::Ticket;
@@ -14,12 +16,12 @@ use super::stream::Stream;
 use crate::cuda::core::plan::Lanes;
 use crate::cuda::core::queue::Task;
 use crate::cuda::core::{capture, plan};
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::report;
 use crate::sys::{cudaError, cudaGraph_t, cudaGraphExec_t};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-/// Graphs by their handles.
+/// The graphs.
 static GRAPHS: Registry<Plan> = Registry::new(0x54);
 
 /// An executable graph.
@@ -29,19 +31,20 @@ struct Exec(Mutex<State>);
 #[derive(Debug)]
 struct State {
     lanes: Arc<Lanes>,
-    /// Its pieces were looked at.
+    /// Whether [`plan::report_unordered`] has checked the nodes.
     looked: bool,
-    /// Its last launch.
+    /// The last launch.
     last: Option<Ticket>,
 }
 
-/// Executable graphs by their handles.
+/// The executable graphs.
 static EXECS: Registry<Exec> = Registry::new(0x55);
 
-/// What cudaGraphInstantiate knows and the emulator can do: freeing what a launch has allocated, which no graph of it has.
+/// The one flag of `cudaGraphInstantiate` that the emulator accepts. It frees the memory that a launch
+/// has allocated, and graphs of the emulator allocate none.
 const AUTO_FREE: u64 = 1;
 
-/// A handle for what was captured.
+/// Makes a graph of a captured plan.
 pub(crate) fn add(plan: Plan) -> Result<cudaGraph_t, cudaError> {
     GRAPHS.insert(Arc::new(plan)).ok_or(cudaError::cudaErrorMemoryAllocation)
 }
@@ -55,12 +58,12 @@ fn unknown(what: String) -> cudaError {
     cudaError::cudaErrorInvalidValue
 }
 
-/// How many nodes a graph has.
+/// The number of nodes of a graph.
 pub(crate) fn nodes(graph: cudaGraph_t) -> Result<usize, cudaError> {
     Ok(find(graph)?.len())
 }
 
-/// Wraps `cudaGraphDestroy`. What was instantiated from it stays.
+/// Wraps `cudaGraphDestroy`. Executable graphs made from it stay valid.
 pub(crate) fn destroy(graph: cudaGraph_t) -> Result<(), cudaError> {
     GRAPHS.remove(graph).map(drop).ok_or_else(|| unknown(format!("{graph:p} is no graph")))
 }
@@ -85,10 +88,11 @@ fn find_exec(exec: cudaGraphExec_t) -> Result<Arc<Exec>, cudaError> {
     EXECS.get(exec).ok_or_else(|| unknown(format!("{exec:p} is no executable graph")))
 }
 
-/// Wraps `cudaGraphExecUpdate`: what keeps it from that, if something does. What was launched before stays as it was.
+/// Wraps `cudaGraphExecUpdate`. Returns the change that it cannot apply, if there is one. Earlier
+/// launches are not affected.
 pub(crate) fn update(exec: cudaGraphExec_t, graph: cudaGraph_t) -> Result<Option<Change>, cudaError> {
     let (exec, plan) = (find_exec(exec)?, find(graph)?);
-    let mut state = lock(&exec.0);
+    let mut state = exec.0.lock();
     let change = state.lanes.plan.differs(&plan);
     if change.is_none() {
         state.lanes = Arc::new(Lanes::of(plan));
@@ -97,12 +101,12 @@ pub(crate) fn update(exec: cudaGraphExec_t, graph: cudaGraph_t) -> Result<Option
     Ok(change)
 }
 
-/// Wraps `cudaGraphUpload`: comes after what was launched, and does nothing.
+/// Wraps `cudaGraphUpload`. Waits on the stream for the last launch, and does nothing else.
 pub(crate) fn upload(exec: cudaGraphExec_t, stream: &Arc<Stream>) -> Result<(), cudaError> {
     let exec = find_exec(exec)?;
     stream.device.check()?;
     capture::refuse(&stream.line)?;
-    let before = lock(&exec.0).last.clone();
+    let before = exec.0.lock().last.clone();
     before.map_or(Ok(()), |before| stream.follow(before))
 }
 
@@ -111,8 +115,8 @@ pub(crate) fn launch(exec: cudaGraphExec_t, stream: &Arc<Stream>) -> Result<(), 
     let exec = find_exec(exec)?;
     stream.device.check()?;
     capture::refuse(&stream.line)?;
-    // Held until it is enqueued, so that two launches come one after the other everywhere.
-    let mut state = lock(&exec.0);
+    // Hold the lock until the launch is enqueued, so that all devices run two launches in the same order.
+    let mut state = exec.0.lock();
     let lanes = state.lanes.clone();
     let Lanes { plan, order, .. } = &*lanes;
     let mut steps = plan.start(order)?;

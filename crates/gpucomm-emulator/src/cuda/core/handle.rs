@@ -2,7 +2,9 @@
 //!
 //! A handle holds a kind, a generation and a slot. A stale one, one of another kind or garbage finds nothing.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use crate::lock::RwLock;
 
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 28;
@@ -36,7 +38,7 @@ impl<T> Registry<T> {
 
     /// A new handle for `value`, or `None` where all are in use.
     pub(crate) fn insert<H>(&self, value: Arc<T>) -> Option<*mut H> {
-        let mut all = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.slots.write();
         let slot = match all.vacant.pop() {
             Some(slot) => slot,
             None if all.slots.len() >> SLOT_BITS == 0 => {
@@ -56,14 +58,14 @@ impl<T> Registry<T> {
     /// What `handle` stands for, if it is alive.
     pub(crate) fn get<H>(&self, handle: *mut H) -> Option<Arc<T>> {
         let (slot, generation) = self.split(handle)?;
-        let all = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.slots.read();
         all.slots.get(slot).filter(|slot| slot.generation == generation)?.value.clone()
     }
 
     /// Ends the life of `handle`.
     pub(crate) fn remove<H>(&self, handle: *mut H) -> Option<Arc<T>> {
         let (slot, generation) = self.split(handle)?;
-        let mut all = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.slots.write();
         let value = all.slots.get_mut(slot).filter(|slot| slot.generation == generation)?.value.take()?;
         all.vacant.push(slot);
         Some(value)

@@ -1,10 +1,10 @@
 //! Lines: how far streams have come, and the launch queues that they share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex};
 use crate::patience::Patience;
 use crate::races::{Point, Track};
 use crate::report;
@@ -84,7 +84,7 @@ impl Line {
         self.completed.store(done, Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) > 0 {
             // Who has looked and not gone to sleep yet holds the lock.
-            drop(lock(&self.lock));
+            drop(self.lock.lock());
             self.progress.notify_all();
         }
     }
@@ -139,13 +139,13 @@ impl Ticket {
         }
         let line = &self.line;
         let done = || line.completed.load(Ordering::SeqCst) >= self.number;
-        let mut guard = lock(&line.lock);
+        let mut guard = line.lock.lock();
         line.waiters.fetch_add(1, Ordering::SeqCst);
         while !done() {
             guard = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => line.progress.wait(guard).unwrap_or_else(PoisonError::into_inner),
+                None => line.progress.wait(guard),
                 Some(Duration::ZERO) => break,
-                Some(left) => line.progress.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => line.progress.wait_timeout(guard, left),
             };
         }
         line.waiters.fetch_sub(1, Ordering::SeqCst);
@@ -173,7 +173,7 @@ impl Channel {
     /// Takes so many entries, when there is room for all of them; or the whole queue, where they are more than that.
     pub fn take(&self, device: i32, entries: usize) {
         let most = settings().queue;
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         let full = |taken: usize| taken > 0 && taken + entries > most;
         if full(*taken) {
             let mut patience = Patience::new();
@@ -181,7 +181,7 @@ impl Channel {
                 let call = report::call();
                 patience.check(|| format!("a launch queue of device {device} is full ({most} entries): {call}"));
                 let slice = Duration::from_millis(50);
-                taken = self.freed.wait_timeout(taken, slice).unwrap_or_else(PoisonError::into_inner).0;
+                taken = self.freed.wait_timeout(taken, slice);
             }
         }
         *taken += entries;
@@ -189,7 +189,7 @@ impl Channel {
 
     /// Gives them back.
     pub fn give(&self, entries: usize) {
-        *lock(&self.taken) -= entries;
+        *self.taken.lock() -= entries;
         // Who wants many may still have to wait where another need not.
         self.freed.notify_all();
     }

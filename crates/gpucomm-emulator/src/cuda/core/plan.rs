@@ -1,18 +1,21 @@
-//! Plans: the pieces of work that a capture records and a graph starts, what each of them comes after, and which thread does it.
+//! Plans: the work of a CUDA graph, its dependencies, and the threads that run it.
+//!
+//! A capture records a [`Plan`], whose nodes are pieces of work. [`Lanes`] assigns the nodes to
+//! threads.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cuda::core::crew::Hand;
 use crate::cuda::core::device::Device;
 use crate::cuda::core::work::{Run, Step, Work};
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex};
 use crate::races::Touching;
 use crate::report;
 use crate::settings::settings;
 use crate::sys::cudaError;
 
-/// A piece of work of whatever kind.
+/// A piece of work of any kind.
 pub(crate) trait AnyWork: Send + Sync {
     /// See [`Work::name`].
     fn name(&self) -> &'static str;
@@ -36,10 +39,11 @@ impl<W: Work> AnyWork for W {
     }
 }
 
-/// Nodes of a plan by their numbers, in order: what is not done before all of them are.
+/// The numbers of nodes of a plan, in ascending order. A node that comes after a front runs when all
+/// nodes of the front are done.
 pub(crate) type Front = Vec<usize>;
 
-/// What comes after both.
+/// Adds the nodes of `other` to `front`.
 pub(crate) fn join(front: &mut Front, other: &[usize]) {
     front.extend(other);
     front.sort_unstable();
@@ -48,36 +52,37 @@ pub(crate) fn join(front: &mut Front, other: &[usize]) {
 
 struct Node {
     work: Arc<dyn AnyWork>,
-    /// When it was written down: memory may be gone, and others in its place.
+    /// The value of [`Work::fixed`] when the node was recorded. Its memory may be freed and replaced
+    /// later.
     fixed: String,
     device: &'static Device,
-    /// Numbers lower than its own.
+    /// The nodes that it depends on. Their numbers are lower than its own.
     after: Front,
-    /// Who it belongs to, whose work is done in the order of the plan.
+    /// The owner of the work. All work of one owner runs in the order of the plan.
     owner: Option<Owner>,
 }
 
-/// Who a piece of work belongs to.
+/// The communicator that a piece of work belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// Its address, by which it is known.
+    /// The address of the communicator, which identifies it.
     pub at: usize,
-    /// It puts its own work in order. Else the program has to.
+    /// Whether the communicator orders its own work. If not, the program must.
     pub orders: bool,
 }
 
-/// What no update can change.
+/// A difference between two plans that an update of an executable graph cannot apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// How many pieces there are, or what they come after.
+    /// The number of nodes, or their dependencies.
     Topology,
-    /// What a piece is.
+    /// The kind of a node.
     Kind,
-    /// Something of a piece.
+    /// The device or the parameters of a node.
     Parameters,
 }
 
-/// Pieces of work with an order.
+/// Pieces of work with their dependencies.
 #[derive(Default)]
 pub(crate) struct Plan {
     nodes: Vec<Node>,
@@ -90,7 +95,7 @@ impl std::fmt::Debug for Plan {
 }
 
 impl Plan {
-    /// Adds work that comes after `front`, and after what its owner, if it has one, has in here: its number.
+    /// Adds work that depends on `front`, and on the last node of the same owner. Returns its number.
     pub fn add(
         &mut self,
         work: Arc<dyn AnyWork>,
@@ -116,27 +121,28 @@ impl Plan {
         self.nodes.len() - 1
     }
 
-    /// How many pieces it has.
+    /// The number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// What a piece comes after: numbers lower than its own.
+    /// The nodes that a node depends on. Their numbers are lower than its own.
     pub fn after(&self, node: usize) -> &[usize] {
         &self.nodes[node].after
     }
 
-    /// Who a piece belongs to, if to anybody.
+    /// The address of the owner of a node, if it has one.
     pub fn owner(&self, node: usize) -> Option<usize> {
         self.nodes[node].owner.map(|owner| owner.at)
     }
 
-    /// The ordinal of the device of a piece.
+    /// The ordinal of the device of a node.
     pub fn device(&self, node: usize) -> i32 {
         self.nodes[node].device.ordinal
     }
 
-    /// What keeps an executable graph of this plan from doing what `other` says.
+    /// Returns the first difference that keeps an executable graph of this plan from being updated to
+    /// `other`.
     pub fn differs(&self, other: &Self) -> Option<Change> {
         if self.nodes.len() != other.nodes.len() {
             return Some(Change::Topology);
@@ -154,12 +160,12 @@ impl Plan {
         })
     }
 
-    /// Whether all of it is done once `front` is.
+    /// Whether all nodes are done when `front` is done.
     pub fn ends_with(&self, front: &[usize]) -> bool {
         self.reached(front).iter().all(|&reached| reached)
     }
 
-    /// Which pieces are done once `front` is.
+    /// For each node, whether it is done when `front` is done.
     fn reached(&self, front: &[usize]) -> Vec<bool> {
         let mut reached = vec![false; self.nodes.len()];
         let mut open = front.to_vec();
@@ -171,8 +177,9 @@ impl Plan {
         reached
     }
 
-    /// An order in which it can be done. It is as far from the order of the capture as it may be, so that an event that nobody waits
-    /// for shows; but what has owners keeps that order, in which other ranks do the same.
+    /// Returns an order in which the nodes can run. It differs from the order of the capture as much as
+    /// the dependencies allow, so that a missing wait for an event becomes visible. Nodes with owners
+    /// keep the order of the capture, because other ranks run theirs in the same order.
     pub fn order(&self) -> Vec<usize> {
         let mut followers = vec![Vec::new(); self.nodes.len()];
         let mut before = vec![0; self.nodes.len()];
@@ -199,10 +206,10 @@ impl Plan {
         order
     }
 
-    /// Starts all of it.
+    /// Starts all nodes.
     pub fn start(&self, order: &[usize]) -> Result<Vec<Step>, cudaError> {
         let mut runs = Vec::with_capacity(order.len());
-        // Those that have owners get their numbers in this order, which is that in which each owner's are done.
+        // A communicator numbers its operations as they start, which is also the order in which they run.
         for &number in order {
             let Node { work, device, .. } = &self.nodes[number];
             runs.push(Step::new(device, work.name(), work.start()?));
@@ -211,11 +218,11 @@ impl Plan {
     }
 }
 
-/// For each piece of a plan, what comes before it.
+/// For each node of a plan, the set of all nodes that it depends on, directly or not.
 pub(crate) struct Precedence(Vec<Box<[u64]>>);
 
 impl Precedence {
-    /// Of all pieces of `plan`.
+    /// Computes the sets of all nodes of `plan`.
     pub(crate) fn of(plan: &Plan) -> Self {
         let words = plan.len().div_ceil(64);
         let mut all: Vec<Box<[u64]>> = Vec::with_capacity(plan.len());
@@ -230,19 +237,19 @@ impl Precedence {
         Self(all)
     }
 
-    /// Whether `one` comes before `other`.
+    /// Whether `other` depends on `one`.
     pub(crate) fn precedes(&self, one: usize, other: usize) -> bool {
         self.0[other][one / 64] >> (one % 64) & 1 != 0
     }
 
-    /// Whether one of both comes before the other, or both are the same.
+    /// Whether one of both depends on the other, or both are the same.
     pub(crate) fn has(&self, one: usize, other: usize) -> bool {
         one == other || self.precedes(one.min(other), one.max(other))
     }
 }
 
-/// Reports the first two pieces of `plan`, of which `steps` are a run in this order, that have no order and of which one writes
-/// what the other uses.
+/// Reports the first race of `plan`: two nodes, neither of which depends on the other, one of which
+/// writes memory that the other uses. `steps` are the started nodes in `order`.
 pub(crate) fn report_unordered(plan: &Plan, order: &[usize], steps: &[Step]) {
     if !settings().races {
         return;
@@ -266,34 +273,37 @@ pub(crate) fn report_unordered(plan: &Plan, order: &[usize], steps: &[Step]) {
     }
 }
 
-// Lanes: which pieces of a graph one thread does, and which of others each waits for.
-//
-// What has no order is done side by side, as a GPU does it: a piece may wait for another one of its own graph, as the ranks of one
-// communicator wait for each other. Each lane is a chain of the plan, so that no piece waits for one that it does not come after. Yet the
-// order of the plan is kept as far as that takes no time: an event that nobody waits for shows.
-
-/// For so long the pieces of a launch keep an order that nothing demands.
+/// For this time, the nodes of a launch keep the order of the plan even where no dependency demands it.
 const CUSTOM: Duration = Duration::from_millis(20);
 
-/// A plan, and how it is done. Its pieces have the numbers of their places in the order.
+/// A plan, and the lanes that run it. Each lane is run by one thread.
+///
+/// Nodes that do not depend on each other run in parallel, as on a GPU. They must: a node may wait for
+/// another node of the same graph, as the ranks of one communicator wait for each other. In a lane,
+/// each node depends on the one before, so no node waits for one that it does not depend on.
+///
+/// For a short time, a launch still follows the order of the plan, so that a missing wait for an event
+/// becomes visible.
+///
+/// The vectors are indexed by the position of a node in `order`.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     pub(crate) plan: Arc<Plan>,
-    /// The pieces by their numbers in the plan.
+    /// The numbers of the nodes in the plan.
     pub(crate) order: Vec<usize>,
-    /// Which lane has each.
+    /// The lane of each node.
     lane: Vec<usize>,
     count: usize,
-    /// What each comes after in other lanes.
+    /// The positions of the nodes of other lanes that each node depends on.
     after: Vec<Vec<usize>>,
-    /// Which of them have owners.
+    /// Whether each node has an owner.
     owned: Vec<bool>,
-    /// All that have owners have the same.
+    /// Whether there is at most one owner.
     alone: bool,
 }
 
 impl Lanes {
-    /// Of a plan.
+    /// Assigns the nodes of a plan to lanes.
     pub(crate) fn of(plan: Arc<Plan>) -> Self {
         let order = plan.order();
         let mut place = vec![0; order.len()];
@@ -324,7 +334,7 @@ impl Lanes {
         Self { lane, count: ends.len(), after, owned, alone: all.len() <= 1, order, plan }
     }
 
-    /// Does the pieces of a launch, which are in the order of the plan, and comes back when all are done.
+    /// Runs the nodes of a launch, which are in the order of the plan. Returns when all are done.
     pub(super) fn perform(self: Arc<Self>, steps: Vec<Step>) {
         self.perform_by_custom(steps, CUSTOM);
     }
@@ -345,10 +355,10 @@ impl Lanes {
     }
 }
 
-/// A launch whose pieces are done by several threads.
+/// A launch that several threads run.
 struct Launch {
     lanes: Arc<Lanes>,
-    /// Until when the order is kept that nothing demands.
+    /// The end of the time in which the nodes keep the order of the plan.
     custom: Instant,
     state: Mutex<State>,
     changed: Condvar,
@@ -356,8 +366,9 @@ struct Launch {
 
 struct State {
     done: Vec<bool>,
-    /// The first piece that is not done, and the first of those that have no owner.
+    /// The position of the first node that is not done.
     first: usize,
+    /// The position of the first node without an owner that is not done.
     first_free: usize,
 }
 
@@ -368,7 +379,7 @@ impl Launch {
         Self { lanes, custom: Instant::now() + custom, state, changed: Condvar::new() }
     }
 
-    /// Does a part of it.
+    /// Runs the nodes of one lane.
     fn perform(&self, part: Vec<(usize, Step)>) {
         for (at, step) in part {
             self.wait(at);
@@ -377,26 +388,27 @@ impl Launch {
         }
     }
 
-    /// Waits until what a piece comes after is done; and, for a while, what else is in front of it. What has an owner may be waiting for
-    /// that of another one: for such a piece waits only what has none itself, where all that do have the same.
+    /// Waits until all nodes that this one depends on are done and, until `custom`, for earlier nodes of
+    /// the order too. A node with an owner may itself wait for a node of another owner. So it counts
+    /// as an earlier node only if there is one owner, and only for nodes without an owner.
     fn wait(&self, at: usize) {
         let Lanes { after, owned, alone, .. } = &*self.lanes;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             let may = after[at].iter().all(|&earlier| state.done[earlier]);
             let front = if owned[at] || !alone { state.first_free } else { state.first };
             let left = if front < at { self.custom.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
             state = match (may, left) {
                 (true, Duration::ZERO) => return,
-                (true, left) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-                (false, _) => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                (true, left) => self.changed.wait_timeout(state, left),
+                (false, _) => self.changed.wait(state),
             };
         }
     }
 
     fn finish(&self, at: usize) {
         let owned = &self.lanes.owned;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.done[at] = true;
         let State { done, first, first_free } = &mut *state;
         while *first < done.len() && done[*first] {
@@ -410,9 +422,9 @@ impl Launch {
     }
 
     fn wait_for_all(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while state.first < state.done.len() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 }
@@ -453,7 +465,7 @@ mod plan_tests {
         let forked = plan(&[(&[], None), (&[0], None), (&[0], None)]);
         assert!(!forked.ends_with(&[1]) && !forked.ends_with(&[2]) && forked.ends_with(&[1, 2]));
         assert!(plan(&[]).ends_with(&[]));
-        // What one owner has comes one after the other.
+        // The nodes of one owner run one after the other.
         assert!(plan(&[(&[], Some(1)), (&[], Some(1))]).ends_with(&[1]));
         assert!(!plan(&[(&[], Some(1)), (&[], Some(2))]).ends_with(&[1]));
     }
@@ -467,7 +479,7 @@ mod plan_tests {
         let first = add(&mut plan, &[], own(1));
         let between = add(&mut plan, &[first], None);
         add(&mut plan, &[], own(2));
-        // By way of another piece.
+        // It depends on `first` through another node.
         let second = add(&mut plan, &[between], own(1));
         let loose = || add(&mut plan, &[between], own(1));
         let third = reported("graphStreamOrdering is 0", loose);
@@ -478,7 +490,8 @@ mod plan_tests {
     fn the_order_is_another_one_where_it_may_be() {
         assert_eq!(plan(&[(&[], None), (&[], None), (&[0], None)]).order(), [1, 0, 2]);
         assert_eq!(plan(&[(&[], None), (&[0], None), (&[1], None)]).order(), [0, 1, 2]);
-        // Owned by one, and by two: on another rank the second may depend on nothing.
+        // Nodes with owners keep the order, also those of two owners: on another rank, the second may have
+        // no dependency.
         assert_eq!(plan(&[(&[], Some(1)), (&[], Some(1))]).order(), [0, 1]);
         assert_eq!(plan(&[(&[], None), (&[0], Some(1)), (&[], Some(2))]).order(), [0, 1, 2]);
     }
@@ -494,7 +507,7 @@ mod lanes_tests {
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Does something with its number.
+    /// Work that calls a function with the number of its node.
     #[derive(Clone)]
     struct Numbered(usize, Arc<dyn Fn(usize) + Send + Sync>);
 
@@ -541,7 +554,7 @@ mod lanes_tests {
                 let width = random.usize(1..6);
                 let here = (nodes.len()..nodes.len() + width).collect();
                 for place in 0..width {
-                    // Of owners of their own, as the ranks of a communicator are.
+                    // Each has an owner of its own, as the ranks of one communicator have.
                     let owner = random.bool().then_some(100 * layers.len() + place);
                     nodes.push((layers.last().cloned().unwrap_or_default(), owner));
                 }
@@ -552,7 +565,7 @@ mod lanes_tests {
             let (told, of) = (done.clone(), layers.clone());
             let act = move |number: usize| {
                 let layer = of.iter().position(|layer| layer.contains(&number)).unwrap();
-                // Each one finds all of the layers before it done as often as it comes to be.
+                // All nodes of earlier layers have run once more than this one.
                 let times = told[number].load(Ordering::SeqCst) + 1;
                 assert!(of[..layer].iter().flatten().all(|&earlier| told[earlier].load(Ordering::SeqCst) == times));
                 barriers[layer].wait();
@@ -565,17 +578,17 @@ mod lanes_tests {
 
     #[test]
     fn a_missing_edge_shows() {
-        // The second one has no order with the first one, and comes first.
+        // The second node does not depend on the first, so it runs first.
         for owners in [[None, None], [None, Some(1)]] {
             let seen = Arc::new(Mutex::new(Vec::new()));
             let of = seen.clone();
             let nodes = owners.map(|owner| (Vec::new(), owner));
             let act = move |number| {
                 std::thread::sleep(Duration::from_micros(300) * number as u32);
-                lock(&of).push(number);
+                of.lock().push(number);
             };
             perform(plan(&nodes, act), 1, Duration::from_secs(20));
-            assert_eq!(*lock(&seen), [1, 0]);
+            assert_eq!(*seen.lock(), [1, 0]);
         }
     }
 

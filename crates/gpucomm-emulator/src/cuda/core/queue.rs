@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::cuda::core::line::{Line, Ticket};
 use crate::cuda::core::plan::Lanes;
 use crate::cuda::core::work::Step;
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex, MutexGuard};
 use crate::memory::heap::Block;
 
 /// How long a thread that dozes leaves what is light to others. The kernel adds 50 µs.
@@ -75,7 +75,7 @@ pub(super) struct Queue {
 impl Queue {
     /// Starts the thread, if there is none.
     pub(super) fn start<E>(&self, start: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.thread == Thread::Missing {
             start()?;
             state.thread = Thread::Works;
@@ -87,7 +87,7 @@ impl Queue {
     pub(super) fn add(&self, line: &Arc<Line>, before: Vec<Ticket>, task: Task) -> Ticket {
         let is_light = before.is_empty() && task.is_light();
         let added = before.len() as u64 + 1;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.tasks.extend(before.into_iter().map(Task::Wait));
         state.tasks.push_back(task);
         state.moves += 1;
@@ -107,7 +107,7 @@ impl Queue {
 
     /// Ends the thread once all is done.
     pub(super) fn close(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.closing = true;
         state.wakes();
         drop(state);
@@ -116,17 +116,17 @@ impl Queue {
 
     /// What the thread does: all tasks in order, until the queue is closed.
     pub(super) fn work(&self, mut perform: impl FnMut(Task)) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             state.thread = Thread::Works;
             self.offers.store(false, Ordering::Relaxed);
             if state.helped {
                 // Who helps sees that this one waits.
-                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.wake.wait(state);
             } else if let Some(task) = state.tasks.pop_front() {
                 drop(state);
                 perform(task);
-                state = lock(&self.state);
+                state = self.state.lock();
             } else if state.closing {
                 state.thread = Thread::Missing;
                 return;
@@ -141,7 +141,7 @@ impl Queue {
         let (mut quiet, mut moves) = (0, state.moves);
         while state.streak >= STREAK && quiet < ROUNDS {
             state.thread = Thread::Dozes;
-            state = self.wake.wait_timeout(state, DOZE).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wake.wait_timeout(state, DOZE);
             if state.thread == Thread::Works {
                 return state;
             }
@@ -155,7 +155,7 @@ impl Queue {
         }
         state.thread = Thread::Sleeps;
         while state.thread == Thread::Sleeps {
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.wake.wait(state);
         }
         state
     }
@@ -165,7 +165,7 @@ impl Queue {
         if !self.offers.load(Ordering::Acquire) {
             return;
         }
-        let Ok(mut state) = self.state.try_lock() else { return };
+        let Some(mut state) = self.state.try_lock() else { return };
         if state.helped {
             return;
         }
@@ -174,7 +174,7 @@ impl Queue {
             state.helped = true;
             drop(state);
             let left = attempt(task);
-            state = lock(&self.state);
+            state = self.state.lock();
             state.helped = false;
             let stays = left.is_some();
             match left {

@@ -5,13 +5,14 @@ pub mod driver;
 pub mod runtime;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
 
 use super::core::device::current;
 use super::core::stream::{self, Stream};
 use super::error;
 use super::tasks::host;
 use crate::cuda::core::{capture, device};
+use crate::lock::RwLockReadGuard;
 use crate::report;
 use crate::sys::{cudaError, cudaStream_t};
 use crate::table::{Argument, Export, Function, OnNull};

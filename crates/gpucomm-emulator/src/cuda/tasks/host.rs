@@ -3,7 +3,7 @@
 use crate::cuda::core::device::{self, Device};
 use crate::cuda::core::stream::Stream;
 use crate::cuda::core::work::{HOST_FUNCTION, Run, Running, Work};
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex};
 use crate::memory::object;
 use crate::races::Point;
 use crate::races::{Actor, Touches, Touching};
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 const PAGE: usize = 4096;
 
@@ -50,7 +50,7 @@ impl PinnedUse {
 
 impl Drop for PinnedUse {
     fn drop(&mut self) {
-        let mut uses = lock(&self.pinned.uses);
+        let mut uses = self.pinned.uses.lock();
         *uses -= 1;
         if *uses == 0 {
             self.pinned.unused.notify_all();
@@ -85,7 +85,7 @@ pub(crate) fn allocate(bytes: usize) -> Result<*mut c_void, cudaError> {
         unused: Condvar::new(),
         touches: Touches::default(),
     };
-    lock(&PINNED).insert(address, Arc::new(pinned));
+    PINNED.lock().insert(address, Arc::new(pinned));
     Ok(memory.cast())
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
     if ptr.is_null() {
         return Ok(());
     }
-    let Some(pinned) = lock(&PINNED).remove(&ptr.addr()) else {
+    let Some(pinned) = PINNED.lock().remove(&ptr.addr()) else {
         report::violation(format!("{ptr:p} is no pinned memory: freed twice, or not from cudaHostAlloc"));
         return Err(cudaError::cudaErrorInvalidValue);
     };
@@ -109,9 +109,9 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
         report::violation(format!("cudaFreeHost frees {bytes} bytes: {unseen}"));
     }
     // A copy that was checked before the memory left the register, and enqueued after.
-    let mut uses = lock(&pinned.uses);
+    let mut uses = pinned.uses.lock();
     while *uses > 0 {
-        uses = pinned.unused.wait(uses).unwrap_or_else(PoisonError::into_inner);
+        uses = pinned.unused.wait(uses);
     }
     drop(uses);
     let memory = std::ptr::with_exposed_provenance_mut(pinned.address);
@@ -123,7 +123,7 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
 
 /// Counts `bytes` bytes at `address` as in use, if they begin in pinned memory; an error where they run past its end.
 pub(crate) fn hold(address: usize, bytes: usize) -> Result<Option<PinnedUse>, String> {
-    let all = lock(&PINNED);
+    let all = PINNED.lock();
     let Some((_, pinned)) = all.range(..=address).next_back() else { return Ok(None) };
     let offset = address - pinned.address;
     if offset >= pinned.bytes {
@@ -135,13 +135,13 @@ pub(crate) fn hold(address: usize, bytes: usize) -> Result<Option<PinnedUse>, St
             pinned.bytes, pinned.address
         ));
     }
-    *lock(&pinned.uses) += 1;
+    *pinned.uses.lock() += 1;
     Ok(Some(PinnedUse { pinned: pinned.clone(), range: offset as u64..(offset + bytes) as u64 }))
 }
 
 /// The number of the device by way of which the pinned memory was allocated that lies at `address`, if that is some.
 pub(crate) fn device_of(address: usize) -> Option<i32> {
-    let all = lock(&PINNED);
+    let all = PINNED.lock();
     let (_, pinned) = all.range(..=address).next_back()?;
     (address - pinned.address < pinned.bytes).then_some(pinned.device.ordinal)
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use crate::cuda::core::device;
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::access::Fault;
 use crate::memory::mapped::{Nature, Physical};
 use crate::memory::multicast::Multicast;
@@ -42,7 +42,7 @@ static HANDLES: Mutex<Handles> = Mutex::new(Handles { all: BTreeMap::new(), last
 
 /// A new handle.
 pub(crate) fn own(thing: Thing) -> u64 {
-    let mut handles = lock(&HANDLES);
+    let mut handles = HANDLES.lock();
     // Multiples of 16, as if it pointed to something, and with bits that no pointer has.
     handles.last += 1;
     let handle = 0x56 << 56 | handles.last << 4;
@@ -72,7 +72,7 @@ pub(crate) fn multicast(handle: u64) -> Result<Arc<Multicast>, Fault> {
 
 /// What is behind a handle.
 pub(crate) fn thing(handle: u64) -> Result<Thing, Fault> {
-    lock(&HANDLES).all.get(&handle).map(|owned| owned.thing.clone()).ok_or_else(|| no_handle(handle))
+    HANDLES.lock().all.get(&handle).map(|owned| owned.thing.clone()).ok_or_else(|| no_handle(handle))
 }
 
 fn no_handle(handle: u64) -> Fault {
@@ -96,7 +96,7 @@ pub(crate) fn create(bytes: u64, nature: Nature) -> Result<u64, Fault> {
 
 /// Wraps `cuMemRelease`: the memory stays as long as it is mapped.
 pub(crate) fn release(handle: u64) -> Result<(), Fault> {
-    let mut handles = lock(&HANDLES);
+    let mut handles = HANDLES.lock();
     let owned = handles.all.get_mut(&handle).ok_or_else(|| no_handle(handle))?;
     owned.times -= 1;
     let gone = if owned.times == 0 { handles.all.remove(&handle) } else { None };
@@ -109,7 +109,7 @@ pub(crate) fn release(handle: u64) -> Result<(), Fault> {
 pub(crate) fn retain(address: usize) -> Result<u64, Fault> {
     let mapped = mapped::at(address).filter(|mapped| !mapped.is_multicast);
     let physical = mapped.ok_or_else(|| nothing_at(address))?.physical.clone();
-    let mut handles = lock(&HANDLES);
+    let mut handles = HANDLES.lock();
     let is_it = |thing: &Thing| matches!(thing, Thing::Physical(known) if Arc::ptr_eq(known, &physical));
     let known = handles.all.iter_mut().find(|(_, owned)| is_it(&owned.thing));
     if let Some((&handle, owned)) = known {

@@ -3,8 +3,9 @@
 use super::*;
 use crate::cuda::core::stream::enqueue;
 use crate::cuda::core::work::{Run, Running};
+use crate::lock::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
 /// What notes who has done it, in which order.
@@ -23,7 +24,7 @@ impl Run for Light {
         while !self.ready.load(Ordering::Acquire) {
             thread::yield_now();
         }
-        self.notes.lock().unwrap().push((self.number, thread::current().id()));
+        self.notes.lock().push((self.number, thread::current().id()));
     }
 
     fn is_light(&self) -> bool {
@@ -78,7 +79,7 @@ impl Rig {
 
     /// Who has done what, where all was done once and in order.
     fn done(&self) -> Vec<ThreadId> {
-        let notes = self.notes.lock().unwrap();
+        let notes = self.notes.lock();
         assert!(notes.iter().map(|(number, _)| *number).eq(0..self.number), "{notes:?}");
         notes.iter().map(|(_, thread)| *thread).collect()
     }
@@ -104,7 +105,7 @@ fn what_nobody_asks_for_is_done() {
     let ready = Arc::new(AtomicBool::new(true));
     rig.add(true, &ready);
     let begin = Instant::now();
-    while rig.notes.lock().unwrap().len() < rig.number {
+    while rig.notes.lock().len() < rig.number {
         assert!(begin.elapsed() < Duration::from_secs(10), "nobody has done it");
         thread::yield_now();
     }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::error::{Failure, Outcome};
 use super::graphs::Graphs;
 use crate::bugs::{self, Nccl};
-use crate::settings::settings;
+use crate::settings::{settings, switch};
 use crate::sys::{NCCL_VERSION_CODE, ncclConfig_t};
 
 const MAGIC: u32 = 0xcafe_beef;
@@ -101,17 +101,10 @@ impl Config {
     /// The same as NCCL_COMM_BLOCKING, NCCL_COMM_SPLIT_SHARE_RESOURCES, NCCL_COMM_SHRINK_SHARE_RESOURCES and NCCL_NVLS_ENABLE have it, which NCCL reads once,
     /// and obeys before what a program asks for.
     pub(crate) fn overridden(self) -> Self {
-        fn variable(name: &str) -> Option<bool> {
-            match std::env::var(name).ok()?.trim() {
-                "0" => Some(false),
-                "1" => Some(true),
-                _ => None,
-            }
-        }
-        static BLOCKING: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_BLOCKING"));
-        static SHARE: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_SPLIT_SHARE_RESOURCES"));
-        static SHRINK: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_COMM_SHRINK_SHARE_RESOURCES"));
-        static NVLS: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_NVLS_ENABLE"));
+        static BLOCKING: LazyLock<Option<bool>> = LazyLock::new(|| switch("NCCL_COMM_BLOCKING"));
+        static SHARE: LazyLock<Option<bool>> = LazyLock::new(|| switch("NCCL_COMM_SPLIT_SHARE_RESOURCES"));
+        static SHRINK: LazyLock<Option<bool>> = LazyLock::new(|| switch("NCCL_COMM_SHRINK_SHARE_RESOURCES"));
+        static NVLS: LazyLock<Option<bool>> = LazyLock::new(|| switch("NCCL_NVLS_ENABLE"));
         Self {
             blocking: BLOCKING.unwrap_or(self.blocking),
             split_share: SHARE.unwrap_or(self.split_share),

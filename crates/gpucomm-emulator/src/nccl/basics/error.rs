@@ -4,10 +4,10 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
-use std::sync::Mutex;
 
 use crate::cuda::core::capture;
 use crate::cuda::error::meaning;
+use crate::lock::Mutex;
 use crate::meet::segment::Trouble;
 use crate::report;
 use crate::sys::{cudaError, ncclResult_t};
@@ -80,7 +80,7 @@ static LAST: Mutex<String> = Mutex::new(String::new());
 
 /// Remembers `text` as the process's last error.
 pub(crate) fn remember(text: &str) {
-    let mut last = LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut last = LAST.lock();
     last.clear();
     last.push_str(text);
 }
@@ -113,7 +113,7 @@ pub(crate) fn forget_own() {
 /// It stays valid until the thread's next call.
 pub(crate) fn last(text: Option<String>) -> *const c_char {
     let text = text.or_else(own);
-    let text = text.unwrap_or_else(|| LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone());
+    let text = text.unwrap_or_else(|| LAST.lock().clone());
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     HANDED_OUT
         .try_with(|slot| match slot.try_borrow_mut() {

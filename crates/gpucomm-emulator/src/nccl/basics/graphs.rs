@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::sync::LazyLock;
 
 use crate::report;
-use crate::settings::settings;
+use crate::settings::{settings, switch};
 
 /// Which operations of a communicator are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +45,8 @@ impl Graphs {
 
     /// The same as NCCL_GRAPH_MIXING_SUPPORT and NCCL_GRAPH_STREAM_ORDERING have it, and as NCCL goes on with it.
     pub(super) fn overridden(self) -> Self {
-        fn variable(name: &str) -> Option<bool> {
-            match std::env::var(name).ok()?.trim() {
-                "0" => Some(false),
-                "1" => Some(true),
-                _ => None,
-            }
-        }
-        static MIXING: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_GRAPH_MIXING_SUPPORT"));
-        static ORDERED: LazyLock<Option<bool>> = LazyLock::new(|| variable("NCCL_GRAPH_STREAM_ORDERING"));
+        static MIXING: LazyLock<Option<bool>> = LazyLock::new(|| switch("NCCL_GRAPH_MIXING_SUPPORT"));
+        static ORDERED: LazyLock<Option<bool>> = LazyLock::new(|| switch("NCCL_GRAPH_STREAM_ORDERING"));
         let usage = MIXING.map_or(self.usage, |mixing| if mixing { Usage::Mixed } else { Usage::One });
         let ordered = ORDERED.filter(|_| settings().nccl >= ORDERING).unwrap_or(self.ordered);
         Self { usage, ordered }.settled()

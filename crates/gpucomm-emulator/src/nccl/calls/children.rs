@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::cuda::core::device;
-use crate::lock::lock;
 use crate::meet::futex::SLICE;
 use crate::meet::register;
 use crate::meet::segment::{Id, MAX_RANKS};
@@ -43,7 +42,7 @@ pub(crate) unsafe fn split(
         let all = Members::all(parent, epoch);
         let shares = parent.config.split_share;
         {
-            let mut issued = lock(&parent.issued);
+            let mut issued = parent.issued.lock();
             issued.children += 1;
             if color != NCCL_SPLIT_NOCOLOR {
                 issued.shares = shares && !parent.is_revoked();
@@ -101,7 +100,7 @@ pub(crate) unsafe fn shrink(
         let ranks = (0..parent.size).filter(|&rank| !excluded.contains(&(rank as i32))).collect();
         let rest = Members { ranks, epoch };
         let shares = parent.config.shrink_share && !aborts;
-        lock(&parent.issued).shares = shares && !parent.is_revoked();
+        parent.issued.lock().shares = shares && !parent.is_revoked();
         let division = Division { function: "ncclCommShrink", shares, out, config };
         let excluded: Box<[i32]> = excluded.into();
         let job = parent.clone();
@@ -204,7 +203,7 @@ pub(crate) fn growth_id(comm: &Comm) -> Outcome<Id> {
     if comm.size > 1 {
         let segment = comm.segment()?;
         let [a, b, c, d] = id.words();
-        let words = [lock(&comm.issued).children + 1, a, b, c, d];
+        let words = [comm.issued.lock().children + 1, a, b, c, d];
         for letter in &segment.common().letters {
             if letter.is_there.load(Ordering::Acquire) != 0 {
                 return Err(Failure::unnoticed(format!(
@@ -223,7 +222,7 @@ pub(crate) fn growth_id(comm: &Comm) -> Outcome<Id> {
 /// Waits for the letter to this rank, inside the call.
 fn read(parent: &Comm, epoch: u32, letter: &Letter) -> Outcome<(u64, Id)> {
     let segment = parent.segment()?;
-    let number = lock(&parent.issued).hosted + 1;
+    let number = parent.issued.lock().hosted + 1;
     let mut watch = Watch::of_host(parent, segment, Activity::new(Kind::Grow, number, 0, 0)).since(epoch);
     loop {
         let heard = segment.head().news.read();
@@ -269,14 +268,14 @@ pub(crate) unsafe fn grow_existing(
         if rank != -1 {
             return Err(Failure::argument(format!("rank {} names itself {rank}, expected -1", parent.rank)));
         }
-        if lock(&parent.issued).shares {
+        if parent.issued.lock().shares {
             return Err(Failure::unnoticed(format!(
                 "rank {} grows though it has split off what shares its resources: NCCL has the new communicator use the threads of the old",
                 parent.rank
             )));
         }
         let child = {
-            let mut issued = lock(&parent.issued);
+            let mut issued = parent.issued.lock();
             issued.children += 1;
             issued.children
         };

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::lock::lock;
 use crate::meet::futex::{SLICE, Ticket};
 use crate::meet::segment::Segment;
 use crate::meet::watch::{Deed, Phase, Stop};
@@ -67,7 +66,7 @@ pub(crate) fn connect(batches: &[Batch]) -> Outcome {
     let mut alls: Vec<Vec<All<'_>>> = Vec::new();
     for Batch { comm, epoch, operations, .. } in batches {
         let mut new: Vec<Link> = Vec::new();
-        let known = lock(&comm.connected);
+        let known = comm.connected.lock();
         for operation in operations {
             links(comm, operation, |link| {
                 if !known.contains(&link) && !new.contains(&link) {
@@ -205,7 +204,7 @@ impl Meeting for All<'_> {
                 return Ok(false);
             }
             (self.ticket, self.watch) = (None, None);
-            lock(&self.comm.connected).insert(link);
+            self.comm.connected.lock().insert(link);
             self.left.remove(0);
         }
         Ok(true)
@@ -326,7 +325,7 @@ impl Meeting for Pairs<'_> {
         if self.step == COME || !self.all_here()? {
             return Ok(false);
         }
-        let mut connected = lock(&self.comm.connected);
+        let mut connected = self.comm.connected.lock();
         connected.extend(self.to.drain(..).map(Link::To));
         connected.extend(self.from.drain(..).map(Link::From));
         Ok(true)

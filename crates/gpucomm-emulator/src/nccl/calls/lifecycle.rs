@@ -1,11 +1,11 @@
 //! How a communicator is suspended, and how it ends: finalized, destroyed or aborted.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use crate::cuda::core::{capture, device};
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::segment::{Life, Segment};
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::graphs::Graphs;
@@ -61,7 +61,7 @@ fn part(comm: &Arc<Comm>, life: Life) {
     };
     let nonce = comm.segment().map_or(0, |segment| segment.nonce());
     let (rank, graphs, mixing) = (comm.rank, comm.config.graphs, Arc::clone(&comm.resources.mixing));
-    lock(&PARTED).push(Parted { nonce, rank, graphs, mixing });
+    PARTED.lock().push(Parted { nonce, rank, graphs, mixing });
     outlast_graphs(comm, |segment| {
         if !is_last(segment) {
             return 0;
@@ -71,7 +71,7 @@ fn part(comm: &Arc<Comm>, life: Life) {
     });
     if comm.segment().map_or(true, |segment| is_last(segment)) {
         let parted: Vec<_> = {
-            let mut all = lock(&PARTED);
+            let mut all = PARTED.lock();
             let (parted, others) = std::mem::take(&mut *all).into_iter().partition(|parted| parted.nonce == nonce);
             *all = others;
             parted
@@ -179,7 +179,7 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     comm.resources.mixing.stop(comm.config.graphs, comm.rank);
     comm.resources.abort.set();
     let progress = &comm.resources.progress;
-    let batches = *lock(&progress.launched);
+    let batches = *progress.launched.lock();
     progress.wait(batches, || false);
     // Where this fails, what is stopped stays stopped, and all who ask are told, of a blocking communicator too.
     heed_captures("ncclCommRevoke").inspect_err(|failure| comm.fail(failure))?;
@@ -240,13 +240,13 @@ pub(crate) fn reclaim(comm: &Arc<Comm>) {
     let pid = std::process::id();
     let here = || (0..comm.size).filter(|&rank| segment.rank(rank).pid.load(Ordering::Acquire) == pid);
     let Some(first) = here().next() else { return };
-    lock(&ENDED).push(Arc::clone(comm));
+    ENDED.lock().push(Arc::clone(comm));
     let ended = segment.own(first).ended_here.fetch_add(1, Ordering::AcqRel) + 1;
     if ended as usize != here().count() {
         return;
     }
     let is_here = |one: &mut Arc<Comm>| one.segment.get().is_some_and(|other| other.nonce() == segment.nonce());
-    let freed: Vec<_> = lock(&ENDED).extract_if(.., is_here).collect();
+    let freed: Vec<_> = ENDED.lock().extract_if(.., is_here).collect();
     freed.iter().for_each(|one| one.let_go());
     freed.iter().for_each(|one| wait_for_peers(one));
     freed.iter().for_each(|one| one.resources.memory.leave());

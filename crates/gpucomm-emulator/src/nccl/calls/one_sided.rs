@@ -10,7 +10,6 @@ use crate::bugs::Nccl;
 use crate::cuda::core::plan::AnyWork;
 use crate::cuda::core::stream;
 use crate::cuda::core::work::{Run, Work};
-use crate::lock::lock;
 use crate::memory::usage::locate;
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::{Kind, element};
@@ -155,7 +154,7 @@ fn meet(comm: &Comm, epoch: u32) -> Outcome {
 }
 
 fn launch(comm: &Arc<Comm>, epoch: u32, stream: StreamHandle, kind: Kind, asked: Asked) -> Outcome {
-    let mut launched = lock(&comm.resources.progress.launched);
+    let mut launched = comm.resources.progress.launched.lock();
     let turn = Turn::next(comm, &mut launched);
     let (comm, captured) = (comm.clone(), false);
     let run: Box<dyn Run> = match asked {
@@ -243,7 +242,7 @@ pub(super) fn copy(comm: &Comm, peer: usize, put: &Put) -> Outcome<Copy> {
 
 fn next_turn(kept: &Kept) -> Turn {
     let comm = kept.comm();
-    Turn::next(comm, &mut lock(&comm.resources.progress.launched))
+    Turn::next(comm, &mut comm.resources.progress.launched.lock())
 }
 
 /// A put, or a signal.

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
 use crate::bugs::Nccl;
 use crate::cuda::core::{capture, device};
 use crate::cuda::tasks::memory;
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::segment::Segment;
 use crate::memory::heap::Origin;
 use crate::memory::mapped;
@@ -70,7 +70,7 @@ pub(crate) fn allocate(bytes: usize) -> Outcome<*mut c_void> {
     let padded = bytes.checked_add(ALIGN).ok_or_else(out_of_memory)?;
     let base = memory::allocate(device, padded, Origin::Nccl).map_err(failed)?;
     let pointer = base.wrapping_byte_add(base.addr().wrapping_neg() % ALIGN);
-    lock(&ALLOCATED).insert(pointer.addr(), Allocation { base: base.expose_provenance(), bytes, windows: Vec::new() });
+    ALLOCATED.lock().insert(pointer.addr(), Allocation { base: base.expose_provenance(), bytes, windows: Vec::new() });
     Ok(pointer)
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn allocate(bytes: usize) -> Outcome<*mut c_void> {
 ///
 /// A rank that ended with a window over it still maps it, before NCCL 2.29.7: the device does not get it back then.
 pub(crate) fn free(pointer: *mut c_void) -> Outcome {
-    let allocation = lock(&ALLOCATED).remove(&pointer.addr());
+    let allocation = ALLOCATED.lock().remove(&pointer.addr());
     let freed = match &allocation {
         None => memory::unmap(pointer),
         Some(Allocation { base, windows, .. }) => {
@@ -159,7 +159,7 @@ pub(crate) unsafe fn register(
 
 fn agree(comm: &Comm, epoch: u32, address: usize, bytes: usize, flags: i32) -> Outcome<Window> {
     let number = {
-        let mut issued = lock(&comm.issued);
+        let mut issued = comm.issued.lock();
         issued.windows += 1;
         issued.windows
     };
@@ -188,7 +188,7 @@ fn agree(comm: &Comm, epoch: u32, address: usize, bytes: usize, flags: i32) -> O
         return Err(failure);
     }
     let window = Window::new((number, place), range, base, symmetric, used, parts);
-    let mut allocated = lock(&ALLOCATED);
+    let mut allocated = ALLOCATED.lock();
     let found = allocated.range_mut(..=address).next_back();
     let holds = found.filter(|(start, allocation)| address < **start + allocation.bytes);
     if let (Some((_, allocation)), Some(segment)) = (holds, comm.segment.get()) {

@@ -9,7 +9,6 @@ use crate::cuda::core::plan::Owner;
 use crate::cuda::core::work::{Run, Running, Work};
 use crate::cuda::core::{device, stream};
 use crate::fault::Fault;
-use crate::lock::lock;
 use crate::meet::watch::Wait;
 use crate::memory::usage::reach;
 use crate::nccl::basics::error::{Failure, Outcome, cuda};
@@ -91,7 +90,7 @@ impl BatchRun {
         mut operations: Vec<Operation>,
         launched: &mut u64,
     ) -> Self {
-        let mut issued = lock(&comm.issued);
+        let mut issued = comm.issued.lock();
         for operation in &mut operations {
             issued.operations += 1;
             operation.number = issued.operations;
@@ -286,7 +285,7 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
         };
     }
     let others: Vec<_> = others.into_iter().map(|stream| stream.0).collect();
-    let mut launched = lock(&comm.resources.progress.launched);
+    let mut launched = comm.resources.progress.launched.lock();
     let run = Box::new(BatchRun::new(&comm, name, epoch, operations, &mut launched));
     // If this fails, the run is dropped, which finishes the batch.
     on_its_device(&comm, || stream::enqueue(main.0, &others, name, run)).map_err(failed)
@@ -430,7 +429,7 @@ impl Work for Captured {
         let started = self.orders.iter().map(|order| Operation::start(comm, order)).collect::<Outcome<Vec<_>>>();
         // What is wrong is reported.
         let operations = started.map_err(|_| cudaError::cudaErrorInvalidValue)?;
-        Ok(BatchRun::new(comm, self.name, epoch, operations, &mut lock(&comm.resources.progress.launched)))
+        Ok(BatchRun::new(comm, self.name, epoch, operations, &mut comm.resources.progress.launched.lock()))
     }
 }
 
@@ -448,7 +447,7 @@ struct Alone {
 
 impl Alone {
     fn run(&self, mut operation: Operation) -> AloneRun {
-        let mut issued = lock(&self.comm.issued);
+        let mut issued = self.comm.issued.lock();
         issued.operations += 1;
         operation.number = issued.operations;
         drop(issued);

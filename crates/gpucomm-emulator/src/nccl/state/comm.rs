@@ -1,9 +1,9 @@
 //! A communicator, as one rank has it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::meeting::Past;
 use crate::meet::register;
 use crate::meet::segment::{Life, Segment};
@@ -137,7 +137,7 @@ impl Comm {
 
     /// The text of this communicator's first failure.
     pub(crate) fn text(&self) -> Option<String> {
-        lock(&self.text).clone()
+        self.text.lock().clone()
     }
 
     /// Marks the communicator as busy with what was just started.
@@ -168,7 +168,7 @@ impl Comm {
 
     /// Sets the asynchronous error; the first one stays.
     pub(crate) fn fail(&self, failure: &Failure) {
-        let mut text = lock(&self.text);
+        let mut text = self.text.lock();
         if text.is_none() {
             remember(&failure.text);
             *text = Some(failure.text.clone());
@@ -341,7 +341,7 @@ impl Comm {
         self.resources.abort.next_epoch();
         self.resources.abort.set();
         let progress = &self.resources.progress;
-        progress.wait(*lock(&progress.launched), || false);
+        progress.wait(*progress.launched.lock(), || false);
         self.resources.abort.take_back();
     }
 
@@ -358,7 +358,7 @@ impl Comm {
     /// The end of a revoke: the communicator is well again, as far as anybody asks, and what begins now is not stopped.
     pub(crate) fn end_revoke(&self) {
         self.resources.abort.take_back();
-        let mut text = lock(&self.text);
+        let mut text = self.text.lock();
         *text = None;
         self.refused.store(false, Ordering::Release);
         self.state.store(ncclResult_t::ncclSuccess.0, Ordering::Release);
@@ -367,13 +367,13 @@ impl Comm {
     /// Whether not everything that was launched is done.
     pub(crate) fn has_work(&self) -> bool {
         let progress = &self.resources.progress;
-        !progress.wait(*lock(&progress.launched), || true)
+        !progress.wait(*progress.launched.lock(), || true)
     }
 
     /// Waits until everything that was launched is done, also by those that share.
     pub(crate) fn drain(&self) -> Outcome {
         let progress = &self.resources.progress;
-        let batches = *lock(&progress.launched);
+        let batches = *progress.launched.lock();
         // Operations of a failed communicator may never end; only an abort, which takes them away, ends this wait early.
         if !progress.wait(batches, || self.resources.abort.is_set()) {
             return Ok(());

@@ -4,11 +4,11 @@
 //! lets go of its connections at the same moment. Ranks of one process are connected where they have windows or have used registered memory,
 //! those of others always where they have met. What was aborted does not wait, unless some process has several ranks.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use super::shared::Shared;
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::segment::Life;
 use crate::meet::segment::Segment;
 use crate::nccl::state::shared::{Link, Links};
@@ -61,7 +61,7 @@ impl Place {
 
     /// A peer that is connected and has not let go.
     fn missing(&self) -> Option<usize> {
-        let (here, links) = (self.process(self.rank), lock(&self.links));
+        let (here, links) = (self.process(self.rank), self.links.lock());
         let leads =
             |link: &Link, to: usize| matches!(link, Link::All(..)) || [Link::To(to), Link::From(to)].contains(link);
         let connected = |&peer: &usize| {
@@ -96,7 +96,7 @@ impl Proxies {
             has_let_go: AtomicBool::new(false),
             is_last: AtomicBool::new(false),
         });
-        let mut held = lock(&self.0);
+        let mut held = self.0.lock();
         held.holders += 1;
         held.places.push(Arc::clone(&place));
         place
@@ -107,7 +107,7 @@ impl Proxies {
         if place.has_let_go.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut held = lock(&self.0);
+        let mut held = self.0.lock();
         held.holders -= 1;
         if held.holders == 0 {
             place.is_last.store(true, Ordering::Release);
@@ -117,7 +117,7 @@ impl Proxies {
 
     /// A peer that is still connected, in whichever of the communicators.
     pub(super) fn missing(&self, aborted: bool) -> Option<usize> {
-        let places = lock(&self.0).places.clone();
+        let places = self.0.lock().places.clone();
         // The first is what the others were split off from.
         let waits = !aborted || places.first().is_some_and(|place| place.is_direct());
         places.iter().filter(|_| waits).find_map(|place| place.missing())

@@ -1,10 +1,9 @@
 //! Reductions that a program makes: a sum in which each rank's input is first multiplied by a scalar of its own.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::access::Access;
 use crate::memory::object::Location;
 use crate::memory::usage::InUse;
@@ -77,7 +76,7 @@ pub(crate) unsafe fn create(
         other => return Err(Failure::unnoticed(format!("{} is no residence of a scalar", other.0))),
     };
     let op = NEXT.fetch_add(1, Ordering::Relaxed);
-    lock(&redops.0).insert(op, Made { datatype, scalar });
+    redops.0.lock().insert(op, Made { datatype, scalar });
     Ok(ncclRedOp_t(op))
 }
 
@@ -86,7 +85,7 @@ pub(crate) fn destroy(redops: &Redops, op: ncclRedOp_t) -> Outcome {
     if Redop::builtin(op).is_some() {
         return Err(Failure::argument(format!("operator {} is built in and cannot be destroyed", op.0)));
     }
-    match lock(&redops.0).remove(&op.0) {
+    match redops.0.lock().remove(&op.0) {
         Some(_) => Ok(()),
         None => Err(Failure::argument(format!("operator {} is unknown to this communicator", op.0))),
     }
@@ -101,7 +100,7 @@ pub(crate) fn resolve(
     if let Some(op) = Redop::builtin(op) {
         return Ok((op, None));
     }
-    let made = lock(&redops.0).get(&op.0).copied();
+    let made = redops.0.lock().get(&op.0).copied();
     let Some(made) = made else {
         return Err(Failure::argument(format!("operator {} is unknown to this communicator", op.0)));
     };

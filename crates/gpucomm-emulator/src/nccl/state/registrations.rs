@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::usage::{InUse, Piece};
 
 /// Registrations begin and end at pages of this size.
@@ -42,7 +42,7 @@ impl Registrations {
     pub(crate) fn add(&self, address: usize, bytes: usize, used: InUse) -> usize {
         let begin = address / PAGE * PAGE;
         let pages = begin..(address + bytes).next_multiple_of(PAGE);
-        let mut all = lock(&self.by_handle);
+        let mut all = self.by_handle.lock();
         let known = all.iter_mut().find(|(_, one)| one.pages.start <= pages.start && one.pages.end >= pages.end);
         if let Some((handle, one)) = known {
             one.times.push(used);
@@ -57,7 +57,7 @@ impl Registrations {
     /// Takes back one time; what is wrong with that, if something is. Whether the communicator was revoked: NCCL has waited then for what
     /// used it.
     pub(crate) fn remove(&self, handle: usize, revoked: bool) -> Result<(), &'static str> {
-        let mut all = lock(&self.by_handle);
+        let mut all = self.by_handle.lock();
         let Some(one) = all.get_mut(&handle) else {
             return Err("there is no registration with this handle, or it was deregistered before");
         };
@@ -78,14 +78,14 @@ impl Registrations {
         if self.len.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let all = lock(&self.by_handle);
+        let all = self.by_handle.lock();
         let holds = |one: &&Registration| one.pages.start <= address && address + bytes <= one.pages.end;
         all.values().find(holds).map(|one| Found(Arc::clone(&one.found)))
     }
 
     /// Forgets all: how many there were.
     pub(super) fn clear(&self) -> usize {
-        let all = std::mem::take(&mut *lock(&self.by_handle));
+        let all = std::mem::take(&mut *self.by_handle.lock());
         self.len.store(0, Ordering::Release);
         all.len()
     }
@@ -140,7 +140,7 @@ impl State {
 impl GraphCache {
     /// A graph has memory that was mapped as one at these addresses: its record, or what is wrong with that.
     pub(crate) fn add(&self, range: &Range<usize>, memory: &Piece) -> Result<u64, String> {
-        let (mut state, pages) = (lock(&self.0), pages(range));
+        let (mut state, pages) = (self.0.lock(), pages(range));
         if let Some(record) = state.find(&pages) {
             if record.memory != *memory {
                 return Err(stale(range));
@@ -156,18 +156,18 @@ impl GraphCache {
 
     /// What is wrong with registering memory at these addresses.
     pub(crate) fn check(&self, range: &Range<usize>, memory: &Piece) -> Result<(), String> {
-        let known = lock(&self.0).find(&pages(range)).is_some_and(|record| record.memory != *memory);
+        let known = self.0.lock().find(&pages(range)).is_some_and(|record| record.memory != *memory);
         if known { Err(stale(range)) } else { Ok(()) }
     }
 
     /// A graph that had these records is gone.
     pub(crate) fn end(&self, records: &[u64]) {
-        lock(&self.0).queue.extend(records);
+        self.0.lock().queue.extend(records);
     }
 
     /// A group was launched.
     pub(crate) fn step(&self) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         if state.steps < STEPS {
             state.steps += 1;
             return;

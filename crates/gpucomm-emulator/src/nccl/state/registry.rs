@@ -1,9 +1,10 @@
 //! Handles of communicators: numbers that only look like pointers, so a stale one is an error and never a dangling access.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use super::comm::Comm;
+use crate::lock::RwLock;
 use crate::nccl::basics::error::{self, Failure, Outcome};
 use crate::nccl::state::comm;
 use crate::nccl::state::resources::{Inside, Manner};
@@ -18,37 +19,32 @@ pub(crate) fn handle(comm: &Comm) -> ncclComm_t {
 
 /// Makes a communicator known under its handle.
 pub(crate) fn insert(comm: &Arc<Comm>) {
-    let mut alive = ALIVE.write().unwrap_or_else(PoisonError::into_inner);
+    let mut alive = ALIVE.write();
     alive.get_or_insert_default().insert(comm.handle, comm.clone());
 }
 
 /// Whether a handle was once valid and no longer is.
 pub(crate) fn stale(handle: ncclComm_t) -> bool {
     let number = handle.addr();
-    comm::handle_was_given(number)
-        && ALIVE
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .is_none_or(|alive| !alive.contains_key(&number))
+    comm::handle_was_given(number) && ALIVE.read().as_ref().is_none_or(|alive| !alive.contains_key(&number))
 }
 
 /// The communicator behind a handle, if there is one.
 pub(crate) fn find(handle: ncclComm_t) -> Option<Arc<Comm>> {
-    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    let alive = ALIVE.read();
     alive.as_ref()?.get(&handle.addr()).cloned()
 }
 
 /// The communicator that has a window of this handle.
 pub(crate) fn of_window(window: usize) -> Option<Arc<Comm>> {
-    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    let alive = ALIVE.read();
     alive.as_ref()?.values().find(|comm| comm.windows.parts(window).is_some()).cloned()
 }
 
 /// The other ranks of `comm` in this process.
 pub(crate) fn mates(comm: &Comm) -> Vec<Arc<Comm>> {
     let nonce = |comm: &Comm| comm.segment().ok().map(|segment| segment.nonce());
-    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    let alive = ALIVE.read();
     let all = alive.iter().flat_map(HashMap::values);
     all.filter(|other| other.handle != comm.handle && nonce(other) == nonce(comm)).cloned().collect()
 }
@@ -79,7 +75,7 @@ pub(crate) fn said(handle: ncclComm_t) -> Option<String> {
 }
 
 fn starting() -> Option<String> {
-    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    let alive = ALIVE.read();
     let texts = alive.iter().flat_map(HashMap::values).filter(|comm| !comm.has_started());
     let texts: Vec<_> = texts.filter_map(|comm| comm.waits.text()).collect();
     (!texts.is_empty()).then(|| texts.join("; "))
@@ -87,11 +83,11 @@ fn starting() -> Option<String> {
 
 /// How many communicators of `size` ranks have a handle. For tests that look for leaks.
 pub fn alive(size: usize) -> usize {
-    let alive = ALIVE.read().unwrap_or_else(PoisonError::into_inner);
+    let alive = ALIVE.read();
     alive.iter().flatten().filter(|(_, comm)| comm.size == size).count()
 }
 
 /// Forgets a handle. Only the first of several callers gets the communicator.
 pub(crate) fn remove(handle: ncclComm_t) -> Option<Arc<Comm>> {
-    ALIVE.write().unwrap_or_else(PoisonError::into_inner).as_mut()?.remove(&handle.addr())
+    ALIVE.write().as_mut()?.remove(&handle.addr())
 }

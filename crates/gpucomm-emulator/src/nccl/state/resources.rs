@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::bugs::Nccl;
 use crate::cuda::tasks::memory;
-use crate::lock::lock;
+use crate::lock::{Condvar, Mutex};
 use crate::meet::futex::SLICE;
 use crate::memory::heap::Origin;
 use crate::nccl::basics::error::{Failure, Outcome, cuda};
@@ -84,8 +84,8 @@ impl AbortFlag {
     /// Sets the flag, and wakes every wait of this process that it ends.
     pub(crate) fn set(&self) {
         self.set.store(true, Ordering::SeqCst);
-        lock(&self.sleepers).iter().filter_map(Weak::upgrade).for_each(|sleeper| sleeper.wake());
-        for child in std::mem::take(&mut *lock(&self.making)) {
+        self.sleepers.lock().iter().filter_map(Weak::upgrade).for_each(|sleeper| sleeper.wake());
+        for child in std::mem::take(&mut *self.making.lock()) {
             child.set();
         }
     }
@@ -107,19 +107,19 @@ impl AbortFlag {
 
     /// From now on `sleeper` is woken when the flag is set.
     pub(super) fn watch(&self, sleeper: Weak<dyn Sleeper>) {
-        let mut sleepers = lock(&self.sleepers);
+        let mut sleepers = self.sleepers.lock();
         sleepers.retain(|other| other.strong_count() > 0);
         sleepers.push(sleeper);
     }
 
     /// Sets `child` as well, if this flag is set while `work` runs.
     pub(crate) fn with_child<R>(&self, child: &Arc<Self>, work: impl FnOnce() -> R) -> R {
-        lock(&self.making).push(child.clone());
+        self.making.lock().push(child.clone());
         if self.is_set() {
             child.set();
         }
         let result = work();
-        lock(&self.making).retain(|other| !Arc::ptr_eq(other, child));
+        self.making.lock().retain(|other| !Arc::ptr_eq(other, child));
         result
     }
 }
@@ -142,12 +142,12 @@ impl Progress {
         if self.done.load(Ordering::Acquire) >= count {
             return true;
         }
-        let mut guard = lock(&self.lock);
+        let mut guard = self.lock.lock();
         while self.done.load(Ordering::Acquire) < count {
             if stop() {
                 return false;
             }
-            guard = self.changed.wait_timeout(guard, SLICE).unwrap_or_else(PoisonError::into_inner).0;
+            guard = self.changed.wait_timeout(guard, SLICE);
         }
         true
     }
@@ -174,14 +174,14 @@ impl Progress {
 
     /// One more batch is done, or will never run.
     pub(crate) fn finish(&self) {
-        let _guard = lock(&self.lock);
+        let _guard = self.lock.lock();
         self.done.fetch_add(1, Ordering::Release);
         self.changed.notify_all();
     }
 
     /// Makes every sleeper look again.
     pub(super) fn nudge(&self) {
-        let _guard = lock(&self.lock);
+        let _guard = self.lock.lock();
         self.changed.notify_all();
     }
 }
@@ -236,7 +236,7 @@ impl Visits {
     /// Goes inside, and reports whom it must not meet there.
     pub(crate) fn enter(&self, comm: usize, rank: usize, manner: Manner) -> Inside {
         let (thread, call) = (this_thread(), report::call());
-        let mut visits = lock(&self.0);
+        let mut visits = self.0.lock();
         let met = visits.iter().find(|other| {
             let guests = [manner, other.manner].contains(&Manner::Guest);
             let ends = [manner, other.manner].contains(&Manner::End);
@@ -260,13 +260,13 @@ impl Visits {
     /// Whether a thread is inside beside which no other may be.
     #[cfg(test)]
     pub(crate) fn are_closed(&self) -> bool {
-        lock(&self.0).iter().any(|visit| visit.manner == Manner::Alone)
+        self.0.lock().iter().any(|visit| visit.manner == Manner::Alone)
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        let mut visits = lock(&self.visits);
+        let mut visits = self.visits.lock();
         if let Some(last) = visits.iter().rposition(|visit| visit.thread == self.thread) {
             visits.swap_remove(last);
         }
@@ -285,7 +285,7 @@ pub(crate) struct Mixing {
 impl Mixing {
     /// Whether a launch of a graph may be on its way that NCCL does not see.
     pub(crate) fn is_unseen(&self, graphs: Graphs) -> bool {
-        graphs.usage != Usage::Mixed && lock(&self.captured).as_ref().is_some_and(|last| !last.is_seen())
+        graphs.usage != Usage::Mixed && self.captured.lock().as_ref().is_some_and(|last| !last.is_seen())
     }
 
     /// Reports launches of graphs that may be on their way when all is to be stopped, where NCCL does not see them: it takes its flag back
@@ -313,7 +313,7 @@ impl Mixing {
     /// Something is launched, of a graph or not, at `point`; `what` names it. Reports what NCCL neither puts in order nor supports.
     pub(crate) fn launch(&self, graphs: Graphs, captured: bool, point: &Point, what: &str) {
         if graphs.usage != Usage::Mixed {
-            let (of_graphs, others) = (lock(&self.captured).clone(), lock(&self.live).clone());
+            let (of_graphs, others) = (self.captured.lock().clone(), self.live.lock().clone());
             let mode = "and graphUsageMode is not 2";
             if !captured && of_graphs.is_some_and(|last| !last.is_seen()) {
                 report::violation(format!(
@@ -326,7 +326,7 @@ impl Mixing {
                     "{what} of a graph has no order with what was launched on the communicator before, {mode}: expected a wait for an event"
                 ));
             }
-            let of_graphs = lock(&self.captured).clone();
+            let of_graphs = self.captured.lock().clone();
             if captured && graphs.ordered && of_graphs.is_some_and(|last| !point.follows(&last)) {
                 report::violation(format!(
                     "{what} of a graph has no order with a launch of another one that has operations of the communicator, {mode}: expected a \
@@ -335,7 +335,7 @@ impl Mixing {
             }
         }
         let last = if captured { &self.captured } else { &self.live };
-        *lock(last) = Some(point.moment().clone());
+        *last.lock() = Some(point.moment().clone());
     }
 }
 
@@ -389,7 +389,7 @@ fn free(address: usize) {
 impl Memory {
     /// A communicator of so many ranks starts; where it shares, all of it is there.
     pub(crate) fn take(&self, device: i32, ranks: usize) -> Outcome {
-        let mut held = lock(&self.0);
+        let mut held = self.0.lock();
         if settings().nccl < FIRST || held.bytes > 0 {
             return Ok(());
         }
@@ -402,17 +402,17 @@ impl Memory {
 
     /// One more shares it.
     pub(super) fn share(&self) {
-        lock(&self.0).sharers += 1;
+        self.0.lock().sharers += 1;
     }
 
     /// Whether several share it.
     pub(crate) fn is_shared(&self) -> bool {
-        lock(&self.0).sharers > 1
+        self.0.lock().sharers > 1
     }
 
     /// One has ended that has it: the last one frees it.
     pub(crate) fn leave(&self) {
-        let mut held = lock(&self.0);
+        let mut held = self.0.lock();
         held.sharers = held.sharers.saturating_sub(1);
         if held.sharers == 0 {
             held.free();
@@ -421,19 +421,19 @@ impl Memory {
 
     /// Whether it was given back.
     pub(crate) fn is_suspended(&self) -> bool {
-        lock(&self.0).is_suspended
+        self.0.lock().is_suspended
     }
 
     /// Gives back what can be.
     pub(crate) fn suspend(&self) {
-        let mut held = lock(&self.0);
+        let mut held = self.0.lock();
         held.suspendable.take().into_iter().for_each(free);
         held.is_suspended = true;
     }
 
     /// Takes it again, which others may have taken; it counts as suspended until [`Memory::wake`].
     pub(crate) fn resume(&self) -> Outcome {
-        let mut held = lock(&self.0);
+        let mut held = self.0.lock();
         if held.suspendable.is_none() {
             held.suspendable = Some(allocate(held.device, held.bytes)?);
         }
@@ -442,12 +442,12 @@ impl Memory {
 
     /// All ranks have it again.
     pub(crate) fn wake(&self) {
-        lock(&self.0).is_suspended = false;
+        self.0.lock().is_suspended = false;
     }
 
     /// `ncclCommMemStats`.
     pub(crate) fn statistic(&self, which: u32) -> Outcome<u64> {
-        let held = lock(&self.0);
+        let held = self.0.lock();
         let persistent = held.persistent.map_or(0, |_| PERSISTENT);
         match which {
             0 => Ok(held.bytes as u64),
@@ -470,6 +470,6 @@ impl Held {
 impl Drop for Memory {
     fn drop(&mut self) {
         // Of one that has not started with the others.
-        self.0.get_mut().unwrap_or_else(|held| held.into_inner()).free();
+        self.0.get_mut().free();
     }
 }

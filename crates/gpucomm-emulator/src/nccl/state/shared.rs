@@ -1,10 +1,10 @@
 //! What the ranks of a communicator keep in their segment: operations, first meetings, windows, signals and neighbours.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::futex::Gate;
 use crate::meet::segment::{Plan, Segment};
 use crate::nccl::basics::kind::Kind;
@@ -192,7 +192,7 @@ impl Signals {
 
     /// So many more signals of `peer` are waited for: which one is the last of them.
     pub(crate) fn expect(&self, peer: usize, more: u64) -> u64 {
-        let mut awaited = lock(&self.awaited);
+        let mut awaited = self.awaited.lock();
         if awaited.len() <= peer {
             awaited.resize(peer + 1, 0);
         }
@@ -222,7 +222,7 @@ static ALL: Mutex<Vec<Neighbour>> = Mutex::new(Vec::new());
 static LEN: AtomicUsize = AtomicUsize::new(0);
 
 fn change(work: impl FnOnce(&mut Vec<Neighbour>)) {
-    let mut all = lock(&ALL);
+    let mut all = ALL.lock();
     work(&mut all);
     LEN.store(all.len(), Ordering::Release);
 }
@@ -242,7 +242,7 @@ pub(super) fn remove_neighbour(handle: usize) {
 pub(super) fn neighbours_of(device: i32, family: usize) -> [Option<(u64, u64)>; NEIGHBOURS] {
     let mut found = [None; NEIGHBOURS];
     if LEN.load(Ordering::Acquire) > 1 {
-        let all = lock(&ALL);
+        let all = ALL.lock();
         let others = all.iter().rev().filter(|one| one.device == device && one.family != family);
         for (place, other) in found.iter_mut().zip(others) {
             *place = Some((other.nonce, other.collectives.load(Ordering::Relaxed)));

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::bugs;
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::object::Location;
 use crate::memory::usage::InUse;
 use crate::nccl::state::shared::Stranded;
@@ -65,18 +64,18 @@ static NEXT: AtomicUsize = AtomicUsize::new(1);
 impl Windows {
     /// Takes the place of a window of `bytes` bytes in the address space of all ranks.
     pub(crate) fn take_place(&self, bytes: u64) -> u64 {
-        lock(&self.space).take(bytes)
+        self.space.lock().take(bytes)
     }
 
     /// Gives the place of a window back that has come to nothing.
     pub(crate) fn give_place(&self, place: u64) {
-        lock(&self.space).give(place);
+        self.space.lock().give(place);
     }
 
     /// Adds a window: its handle.
     pub(crate) fn add(&self, window: Window) -> usize {
         let handle = NEXT.fetch_add(1, Ordering::Relaxed) * 64;
-        let mut windows = lock(&self.by_handle);
+        let mut windows = self.by_handle.lock();
         windows.insert(handle, window);
         self.len.store(windows.len(), Ordering::Release);
         handle
@@ -84,7 +83,7 @@ impl Windows {
 
     /// Removes a window and gives its place back; whether there was one.
     pub(crate) fn remove(&self, handle: usize) -> bool {
-        let mut windows = lock(&self.by_handle);
+        let mut windows = self.by_handle.lock();
         let removed = windows.remove(&handle);
         self.len.store(windows.len(), Ordering::Release);
         drop(windows);
@@ -93,29 +92,29 @@ impl Windows {
 
     /// Whether a window is there still.
     pub(crate) fn has(&self, handle: usize) -> bool {
-        lock(&self.by_handle).contains_key(&handle)
+        self.by_handle.lock().contains_key(&handle)
     }
 
     /// Where a window begins here, and the part of each rank.
     pub(crate) fn parts(&self, handle: usize) -> Option<(usize, Box<[Part]>)> {
-        lock(&self.by_handle).get(&handle).map(|window| (window.range.start, window.parts.clone()))
+        self.by_handle.lock().get(&handle).map(|window| (window.range.start, window.parts.clone()))
     }
 
     /// Whether a symmetric window lies over some of these addresses.
     pub(crate) fn overlaps(&self, range: &Range<usize>) -> bool {
         let over = |window: &Window| window.range.start < range.end && range.start < window.range.end;
-        lock(&self.by_handle).values().any(|window| window.symmetric && over(window))
+        self.by_handle.lock().values().any(|window| window.symmetric && over(window))
     }
 
     /// Whether a window lies over what was mapped as one from `base` on.
     pub(crate) fn maps(&self, base: usize) -> bool {
-        lock(&self.by_handle).values().any(|window| window.base == base)
+        self.by_handle.lock().values().any(|window| window.base == base)
     }
 
     /// Whether an address lies in a window.
     pub(crate) fn covers(&self, address: usize) -> bool {
         self.len.load(Ordering::Acquire) > 0
-            && lock(&self.by_handle).values().any(|window| window.range.contains(&address))
+            && self.by_handle.lock().values().any(|window| window.range.contains(&address))
     }
 
     /// How many of these addresses lie in symmetric windows.
@@ -123,14 +122,14 @@ impl Windows {
         if self.len.load(Ordering::Acquire) == 0 {
             return 0;
         }
-        let windows = lock(&self.by_handle);
+        let windows = self.by_handle.lock();
         let lies = |address: &&usize| windows.values().any(|window| window.symmetric && window.range.contains(address));
         addresses.iter().filter(lies).count()
     }
 
     /// The communicator ends, and what it has not deregistered stays mapped, before NCCL 2.29.7.
     pub(super) fn leave_behind(&self, stranded: Option<&Stranded>) {
-        for (_, window) in lock(&self.by_handle).drain() {
+        for (_, window) in self.by_handle.lock().drain() {
             if let Some(stranded) = stranded
                 && bugs::ends_keep_windows(settings().nccl)
             {

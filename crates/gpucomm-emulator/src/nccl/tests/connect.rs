@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
+use super::messages::{group, recv, send};
 use super::*;
 use crate::report::expected::expect;
-
-const F32: ncclDataType_t = ncclDataType_t::ncclFloat32;
 
 /// A handle on its way to another thread.
 #[derive(Clone, Copy)]
@@ -21,24 +20,6 @@ impl Handle {
         // SAFETY: takes no pointers.
         unsafe { ncclCommRevoke(std::ptr::without_provenance_mut(self.0), 0) }
     }
-}
-
-fn send(rank: &Rank, buffer: &Buffer, to: usize) -> ncclResult_t {
-    // SAFETY: the buffer stays until the stream is idle.
-    unsafe { ncclSend(buffer.0, buffer.1, F32, to as i32, rank.comm, rank.stream) }
-}
-
-fn recv(rank: &Rank, buffer: &Buffer, from: usize) -> ncclResult_t {
-    // SAFETY: the buffer stays until the stream is idle.
-    unsafe { ncclRecv(buffer.0, buffer.1, F32, from as i32, rank.comm, rank.stream) }
-}
-
-fn group(body: impl FnOnce()) -> ncclResult_t {
-    // SAFETY: take no pointers.
-    assert_eq!(unsafe { ncclGroupStart() }, OK);
-    body();
-    // SAFETY: as above.
-    unsafe { ncclGroupEnd() }
 }
 
 /// Runs `call`, which waits for a peer that never comes, until a revoke from another thread ends it.

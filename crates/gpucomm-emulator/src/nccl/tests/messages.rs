@@ -5,17 +5,17 @@ use crate::report::expected::expect;
 
 const F32: ncclDataType_t = ncclDataType_t::ncclFloat32;
 
-fn send(rank: &Rank, buffer: &Buffer, to: usize) -> ncclResult_t {
+pub(super) fn send(rank: &Rank, buffer: &Buffer, to: usize) -> ncclResult_t {
     // SAFETY: the buffer stays until the stream is idle.
     unsafe { ncclSend(buffer.0, buffer.1, F32, to as i32, rank.comm, rank.stream) }
 }
 
-fn recv(rank: &Rank, buffer: &Buffer, from: usize) -> ncclResult_t {
+pub(super) fn recv(rank: &Rank, buffer: &Buffer, from: usize) -> ncclResult_t {
     // SAFETY: the buffer stays until the stream is idle.
     unsafe { ncclRecv(buffer.0, buffer.1, F32, from as i32, rank.comm, rank.stream) }
 }
 
-fn group(body: impl FnOnce()) -> ncclResult_t {
+pub(super) fn group(body: impl FnOnce()) -> ncclResult_t {
     // SAFETY: take no pointers.
     assert_eq!(unsafe { ncclGroupStart() }, OK);
     body();

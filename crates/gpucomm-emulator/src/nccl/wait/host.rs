@@ -1,7 +1,6 @@
 //! Calls of the host that ranks of a communicator make together: each shows the others a few words.
 
 use super::activity::{Activity, Watch, died};
-use crate::lock::lock;
 use crate::meet::meeting::{Meeting, Ranks, Step};
 use crate::meet::segment::WORDS;
 use crate::meet::watch::{Deed, Phase, Stop};
@@ -33,7 +32,7 @@ pub(crate) fn exchange(comm: &Comm, members: &Members, kind: Kind, words: &[u64]
     let segment = comm.segment()?;
     let me = segment.rank(comm.rank);
     let (number, meeting) = {
-        let mut issued = lock(&comm.issued);
+        let mut issued = comm.issued.lock();
         issued.hosted += 1;
         let meeting = Meeting::of_ranks(segment, comm.rank, &members.ranks, members.epoch, &mut issued.met);
         (issued.hosted, meeting)

@@ -4,7 +4,6 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use crate::cuda::tasks::host::{self, PinnedUse};
-use crate::lock::lock;
 use crate::memory::usage;
 use crate::memory::usage::InUse;
 use crate::nvshmem::basics::{Outcome, wrong};
@@ -43,7 +42,7 @@ impl Local {
             Err(text) => Err(wrong(format!("{what}: {text}"))),
             Ok(None) => {
                 let end = ptr.addr().saturating_add(bytes);
-                let known = lock(&pe.registered).iter().any(|range| range.start <= ptr.addr() && end <= range.end);
+                let known = pe.registered.lock().iter().any(|range| range.start <= ptr.addr() && end <= range.end);
                 if known {
                     return Ok(Self::Registered);
                 }
@@ -57,7 +56,7 @@ impl Local {
     /// Fails where an end of a transfer over the network is nothing that the library knows.
     pub(crate) fn check_known(pe: &Pe, what: &str, ptr: *const c_void, bytes: usize) -> Outcome {
         let (start, end) = (ptr.addr(), ptr.addr().saturating_add(bytes));
-        let registered = || lock(&pe.registered).iter().any(|range| range.start <= start && end <= range.end);
+        let registered = || pe.registered.lock().iter().any(|range| range.start <= start && end <= range.end);
         if bytes == 0 || pe.heap.find(start).is_some() || registered() {
             return Ok(());
         }

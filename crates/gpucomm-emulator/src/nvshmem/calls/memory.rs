@@ -2,7 +2,6 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::lock::lock;
 use crate::memory::object::Location;
 use crate::memory::usage;
 use crate::nvshmem::basics::{Kind, Outcome, refused, wrong};
@@ -106,7 +105,7 @@ pub(crate) fn register(address: *mut c_void, bytes: usize) -> Outcome {
         usage::hold(address, bytes).map_err(|fault| invalid(fault.text))?;
     }
     let range = address.addr()..address.addr().saturating_add(bytes);
-    let mut all = lock(&pe.registered);
+    let mut all = pe.registered.lock();
     if let Some(other) = all.iter().find(|other| other.start < range.end && range.start < other.end) {
         return Err(invalid(format!("{bytes} bytes at {address:p} overlap what is registered: {other:#x?}")));
     }
@@ -118,7 +117,7 @@ pub(crate) fn register(address: *mut c_void, bytes: usize) -> Outcome {
 pub(crate) fn unregister(address: *mut c_void) -> Outcome {
     let pe = life::pe()?;
     pe.quiesce();
-    let mut all = lock(&pe.registered);
+    let mut all = pe.registered.lock();
     match all.iter().position(|range| range.start == address.addr()) {
         Some(found) => drop(all.swap_remove(found)),
         None => return Err(refused(NVSHMEMX_ERROR_INVALID_VALUE, format!("nothing is registered at {address:p}"))),
@@ -130,7 +129,7 @@ pub(crate) fn unregister(address: *mut c_void) -> Outcome {
 pub(crate) fn unregister_all() -> Outcome {
     let pe = life::pe()?;
     pe.quiesce();
-    lock(&pe.registered).clear();
+    pe.registered.lock().clear();
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! Puts and gets: bytes from one PE to another.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crate::cuda::core::work::Running;
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::nvshmem::basics::{Kind, Outcome, refused, variable_is_set, wrong};
 use crate::nvshmem::calls::local::{Local, copy_of};
 use crate::nvshmem::calls::signals::{Given, Signal};
@@ -343,7 +343,7 @@ pub(crate) fn start_batch(hints: u32, has_place: bool) -> Outcome<nvshmemx_regio
     if hints & !NVSHMEMX_REGION_HINT_BATCH_RMA != 0 {
         return Err(invalid(format!("hints {hints:#x} are not known")));
     }
-    let mut region = lock(&REGION);
+    let mut region = REGION.lock();
     if let (Some(handle), _) = *region {
         return Err(invalid(format!("region {handle} has started and not stopped: there is one at a time")));
     }
@@ -355,7 +355,7 @@ pub(crate) fn start_batch(hints: u32, has_place: bool) -> Outcome<nvshmemx_regio
 /// `nvshmemx_region_stop`.
 pub(crate) fn stop_batch(handle: nvshmemx_region_handle_t) -> Outcome {
     life::pe()?;
-    let mut region = lock(&REGION);
+    let mut region = REGION.lock();
     if region.0 != Some(handle) {
         return Err(refused(NVSHMEMX_ERROR_INVALID_VALUE, format!("region {handle} is not the one that has started")));
     }

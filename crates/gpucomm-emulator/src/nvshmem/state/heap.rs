@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::memory::heap::{Block, Heap};
 use crate::memory::map::Kind;
 use crate::memory::object::Location;
@@ -80,7 +80,7 @@ impl Symmetric {
 
     /// Takes memory for an allocation that begins at a multiple of `align`, a power of two, or 0 for any: where it begins. All PEs take the same.
     pub(crate) fn take(&self, bytes: u64, align: u64) -> Result<u64, Full> {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         if inner.lost {
             return Err(Full::Lost);
         }
@@ -102,7 +102,7 @@ impl Symmetric {
 
     /// It is not there any more.
     pub(crate) fn lose(&self) {
-        lock(&self.inner).lost = true;
+        self.inner.lock().lost = true;
         self.heaps.iter().for_each(|heap| heap.backed.store(0, Ordering::Relaxed));
     }
 
@@ -114,7 +114,7 @@ impl Symmetric {
 
     /// Gives an allocation back. Whether there is one at `offset`.
     pub(crate) fn give(&self, offset: u64) -> Option<u32> {
-        let piece = lock(&self.inner).live.remove(&offset)?;
+        let piece = self.inner.lock().live.remove(&offset)?;
         let mut uses = 0;
         for (heap, block) in self.heaps.iter().zip(&piece.blocks) {
             heap.condemn(offset);
@@ -127,16 +127,16 @@ impl Symmetric {
         {
             arena.punch(start, span);
         }
-        lock(&self.inner).space.put(start, span);
+        self.inner.lock().space.put(start, span);
         Some(uses)
     }
 
     /// Gives all back. Returns how many pieces of queued or running work use it.
     pub(crate) fn clear(&self) -> u32 {
-        let all: Vec<u64> = lock(&self.inner).live.keys().copied().collect();
+        let all: Vec<u64> = self.inner.lock().live.keys().copied().collect();
         let uses = all.into_iter().filter_map(|offset| self.give(offset)).sum();
         self.heaps.iter().for_each(|heap| heap.backed.store(0, Ordering::Relaxed));
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         if let Some(device) = heap::of(self.device) {
             device.ground.restore(inner.space.length);
         }
@@ -189,7 +189,7 @@ impl Symmetric {
     /// Where an allocation begins, if `ptr` is one.
     pub(crate) fn allocation(&self, ptr: *const c_void) -> Option<u64> {
         let (_, offset) = self.find(ptr.addr()).filter(|&(pe, _)| pe == self.me)?;
-        lock(&self.inner).live.contains_key(&offset).then_some(offset)
+        self.inner.lock().live.contains_key(&offset).then_some(offset)
     }
 }
 
@@ -307,7 +307,7 @@ impl Regions {
             symmetric::of(&object, device).map(|heap| (heap, place.offset))
         };
         let parts = places.iter().map(part).collect::<io::Result<Vec<_>>>()?;
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         let twice = |other: &Region| {
             let pairs = other.parts.iter().zip(&parts);
             pairs
@@ -333,7 +333,7 @@ impl Regions {
 
     /// Takes one away, which must begin there and have as many bytes.
     pub(crate) fn remove(&self, me: usize, ptr: *const c_void, bytes: u64) -> Option<usize> {
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         let begins = |region: &Region| {
             let (heap, offset) = region.parts[me];
             address(heap, offset).addr() == ptr.addr() && region.bytes == bytes
@@ -349,7 +349,7 @@ impl Regions {
 
     /// Which PE's part of which region begins at `offset` of an object, or holds it, and where.
     pub(crate) fn find(&self, heap: &'static Heap, offset: u64) -> Option<(usize, usize, u64)> {
-        lock(&self.0).iter().enumerate().find_map(|(number, region)| {
+        self.0.lock().iter().enumerate().find_map(|(number, region)| {
             let region = region.as_ref()?;
             let holds = |(other, begin): &(&'static Heap, u64)| {
                 std::ptr::eq(*other, heap) && (*begin..begin + region.bytes).contains(&offset)
@@ -361,7 +361,7 @@ impl Regions {
 
     /// The address of a place in a PE's part of a region.
     pub(crate) fn at(&self, number: usize, pe: usize, offset: u64) -> *mut u8 {
-        let all = lock(&self.0);
+        let all = self.0.lock();
         let region = all.get(number).and_then(Option::as_ref);
         region.map_or(std::ptr::null_mut(), |region| {
             let (heap, begin) = region.parts[pe];

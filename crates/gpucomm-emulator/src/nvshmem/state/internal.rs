@@ -4,15 +4,15 @@
 //! that in order. In a capture it becomes part of that, and must be joined before the end: by the same.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::cuda::core::capture;
 use crate::cuda::core::device::Device;
 use crate::cuda::core::event::Event;
 use crate::cuda::core::stream::Stream;
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::meet::futex::SLICE;
 use crate::nvshmem::state::boot::Boot;
 use crate::patience::Patience;
@@ -107,7 +107,7 @@ struct Inner {
 
 impl std::fmt::Debug for Late {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Late({})", lock(&self.inner).held.len())
+        write!(f, "Late({})", self.inner.lock().held.len())
     }
 }
 
@@ -117,14 +117,14 @@ impl Late {
         if !settings().strict {
             return false;
         }
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         inner.asked += 1;
         fault::chance(boot.me as u64, inner.asked) < if blocks { 0.25 } else { 0.5 }
     }
 
     /// Lets it come later.
     pub(crate) fn hold(self: &Arc<Self>, boot: &Arc<Boot>, delivery: Delivery) {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         inner.held.push_back((Instant::now() + HELD, delivery));
         if !inner.attended {
             let (late, theirs) = (self.clone(), boot.clone());
@@ -138,7 +138,7 @@ impl Late {
 
     /// Everything has come that was asked for before.
     pub(crate) fn quiet(&self, boot: &Boot) {
-        Self::empty(&mut lock(&self.inner), boot);
+        Self::empty(&mut self.inner.lock(), boot);
     }
 
     fn empty(inner: &mut Inner, boot: &Boot) {
@@ -148,7 +148,7 @@ impl Late {
     /// Lets come what is held for too long, until nothing is held.
     fn attend(&self, boot: &Boot) {
         loop {
-            let mut inner = lock(&self.inner);
+            let mut inner = self.inner.lock();
             let now = Instant::now();
             while inner.held.front().is_some_and(|(due, _)| *due <= now)
                 && let Some((_, delivery)) = inner.held.pop_front()

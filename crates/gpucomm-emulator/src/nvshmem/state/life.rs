@@ -1,11 +1,11 @@
 //! The one PE of this process, from its start to its end.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::boot::Boot;
 use super::pe::Pe;
 use crate::cuda::core::device;
-use crate::lock::lock;
+use crate::lock::Mutex;
 use crate::nvshmem::basics::{Outcome, wrong};
 use crate::nvshmem::launch::Job;
 use crate::sys::*;
@@ -27,7 +27,7 @@ static LIFE: Mutex<Life> = Mutex::new(Life { users: 0, boot: None, pe: None, job
 
 /// Does something with it.
 pub(crate) fn with<R>(work: impl FnOnce(&mut Life) -> R) -> R {
-    work(&mut lock(&LIFE))
+    work(&mut LIFE.lock())
 }
 
 /// What `nvshmemx_init_status` says.

@@ -1,14 +1,15 @@
 //! This PE: its device, its heap and its teams.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use super::boot::Boot;
 use super::heap::Symmetric;
 use super::internal::Internal;
 use super::team::{PREDEFINED, Team, Teams};
 use crate::cuda::core::device::{self, Device};
+use crate::lock::Mutex;
 use crate::memory::object::Location;
 use crate::memory::symmetric;
 use crate::nvshmem::basics::Kind;

@@ -1,12 +1,12 @@
 //! Teams: which there are, who is in them, and how their members meet.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::lock::lock;
+use crate::lock::{Mutex, MutexGuard};
 use crate::meet::futex::Bell;
 use crate::meet::meeting::{Board, Meeting, Step};
 use crate::meet::segment::Segment;
@@ -56,7 +56,7 @@ impl Teams {
 
     /// The team behind a handle.
     pub(crate) fn get(&self, handle: i32) -> Outcome<Arc<Team>> {
-        let all = lock(&self.all);
+        let all = self.all.lock();
         let team = usize::try_from(handle).ok().filter(|number| !INTERNAL.contains(number));
         team.and_then(|number| all.get(number).cloned().flatten()).ok_or_else(|| {
             wrong(if handle == NVSHMEM_TEAM_INVALID {
@@ -70,7 +70,7 @@ impl Teams {
     /// Puts a team in its place.
     pub(crate) fn put(&self, team: Team) -> Arc<Team> {
         let team = Arc::new(team);
-        lock(&self.all)[team.number()] = Some(team.clone());
+        self.all.lock()[team.number()] = Some(team.clone());
         team
     }
 
@@ -79,8 +79,8 @@ impl Teams {
         if settings().nvshmem < 3_05_00 {
             return true;
         }
-        let all = lock(&self.all);
-        let mut copies = lock(&self.copies);
+        let all = self.all.lock();
+        let mut copies = self.copies.lock();
         let more = variable_number("NVSHMEM_MAX_CTAS").unwrap_or(16).max(1) - 1;
         copies.insert(slot, more);
         all.iter().flatten().count() + copies.values().sum::<usize>() < all.len()
@@ -88,8 +88,8 @@ impl Teams {
 
     /// Takes a team away.
     pub(crate) fn remove(&self, number: usize) -> Option<Arc<Team>> {
-        let mut all = lock(&self.all);
-        let mut copies = lock(&self.copies);
+        let mut all = self.all.lock();
+        let mut copies = self.copies.lock();
         if let Some(left) = copies.remove(&number).filter(|_| settings().nvshmem < 3_08_00) {
             *copies.entry(MAX_TEAMS).or_default() += left;
         }
@@ -98,9 +98,9 @@ impl Teams {
 
     /// A bit for each number that no team of this PE has.
     pub(crate) fn free(&self) -> [u64; 2] {
-        let all = lock(&self.all);
+        let all = self.all.lock();
         let mut bits = [0; 2];
-        if all.iter().flatten().count() + lock(&self.copies).values().sum::<usize>() >= all.len() {
+        if all.iter().flatten().count() + self.copies.lock().values().sum::<usize>() >= all.len() {
             return bits;
         }
         let free = all.iter().enumerate().filter(|(number, team)| *number >= PREDEFINED && team.is_none());
@@ -210,16 +210,15 @@ impl Group {
             suffer_fault(boot, number, &activity, cancelled);
         }
         let mut met = match self.met.try_lock() {
-            Ok(met) => met,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
+            Some(met) => met,
+            None => {
                 report::violation(format!(
                     "PE {}: {} while another call of team {} is under way, expected one after the other",
                     boot.me,
                     activity.kind.name(),
                     self.slot
                 ));
-                lock(&self.met)
+                self.met.lock()
             }
         };
         *met += 1;

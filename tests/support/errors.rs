@@ -11,7 +11,8 @@ pub fn names(error: &Error, parts: &[&str]) {
     }
 }
 
-/// Panics unless `result` is an [`Error::InvalidArgument`] of `operation` that says what was expected and what came.
+/// Panics unless `result` is an [`Error::InvalidArgument`] of `operation` that says what was expected
+/// and what came.
 #[track_caller]
 pub fn argument<T>(result: Result<T>, operation: &str, expected: &str, got: &str) {
     let Err(error) = result else { panic!("{operation}: bad input was accepted; expected {expected}, got {got}") };
