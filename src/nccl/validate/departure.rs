@@ -4,6 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::lock::{Mutex, MutexGuard};
+
 /// Why a rank comes to nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
@@ -260,4 +262,3 @@ mod tests {
         assert!(presence.is_driven_elsewhere(0));
     }
 }
-use crate::lock::{Mutex, MutexGuard};

@@ -27,6 +27,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 
 use super::pair::End;
+use crate::lock::{Mutex, MutexGuard};
 
 /// Messages to and from other ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -290,4 +291,3 @@ fn unneeded(states: &[RankState], party: &[usize], rank: usize) -> Peers {
 #[cfg(test)]
 #[path = "meeting_tests.rs"]
 mod tests;
-use crate::lock::{Mutex, MutexGuard};

@@ -9,6 +9,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::lock::Mutex;
+
 /// Of all communicators of a clique that share.
 #[derive(Debug)]
 pub(crate) struct Order {
@@ -151,4 +153,3 @@ mod tests {
         assert_eq!((clash.peer, clash.expected.as_str()), (1, "the part of color 0"));
     }
 }
-use crate::lock::Mutex;

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::lock::Mutex;
+
 /// What a rank shows at a point.
 #[derive(Debug, Default, Clone)]
 struct Shown {
@@ -114,4 +116,3 @@ mod tests {
         assert_eq!(points.undecided(3), [1]);
     }
 }
-use crate::lock::Mutex;

@@ -11,6 +11,7 @@ use super::ballot::Verdict;
 use super::operation::{GROW, RESUME};
 use super::signature::Signature;
 use super::split::{self, Choice, Terms};
+use crate::lock::{Mutex, MutexGuard};
 
 /// What ranks do together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,4 +243,3 @@ mod tests {
         assert_eq!(regroup.step(1), Step::Go(vec![(0, Some(part(1))), (1, None)]));
     }
 }
-use crate::lock::{Mutex, MutexGuard};

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::ballot::Verdict;
+use crate::lock::Mutex;
 
 /// What a rank asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,4 +158,3 @@ mod tests {
         assert_eq!(splits.members(2, 0), [1]);
     }
 }
-use crate::lock::Mutex;
