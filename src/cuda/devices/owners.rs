@@ -167,7 +167,7 @@ fn drop_quietly(owner: Box<dyn Send>) {
 /// A destructor of ours does not panic, nor must the thread.
 fn drop_one(owner: Box<dyn Send>) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(owner))) {
-        // What was thrown may itself panic when it is dropped.
+        // To drop the payload of a panic may panic again.
         std::mem::forget(payload);
     }
 }

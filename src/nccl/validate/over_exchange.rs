@@ -29,7 +29,7 @@ use super::signature::Signature;
 use super::split::{Choice, Splits};
 use crate::error::{Error, Result};
 use crate::exchange::{Came, Exchange};
-use crate::lock::{Mutex, MutexGuard};
+use crate::lock::Mutex;
 
 /// Rounds whose notes are taken away at once.
 const BATCH: u64 = 64;
@@ -86,10 +86,6 @@ pub(crate) enum RoundState {
     Missing(Vec<usize>),
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
-
 impl OverExchange {
     /// Of the ranks of an exchange that is for nothing else, which are `part` ("of color" and so
     /// on) of others perhaps. All of them make one.
@@ -133,14 +129,14 @@ impl OverExchange {
 
     pub(super) fn exchange(&self, operation: &'static str) -> Result<Exchange> {
         let ended = || Error::Aborted { operation, reason: "it has ended, and left the exchange".to_owned() };
-        locked(&self.exchange).clone().ok_or_else(ended)
+        self.exchange.lock().clone().ok_or_else(ended)
     }
 
     /// Somebody listens, who drops this when that is over, and nothing of the exchange is held
     /// there any more.
     pub(crate) fn is_heard(&self) -> Sender<()> {
         let (sender, receiver) = channel();
-        *locked(&self.listener) = Some(receiver);
+        *self.listener.lock() = Some(receiver);
         sender
     }
 
@@ -149,13 +145,13 @@ impl OverExchange {
     /// for it where they make others of it is told that it has ended, and `how`: after whoever
     /// listens has said why, which counts, and unless it has said that it is closed.
     pub(crate) fn let_go(&self, how: &str) {
-        let listener = locked(&self.listener).take();
+        let listener = self.listener.lock().take();
         // Nothing ever comes but the end.
         let _ = listener.map(|listener| listener.recv_timeout(NOTICED));
         if self.size() > 1 && !self.has_left.load(Ordering::Relaxed) {
             self.leave_regroups(Leave::Ended(format!("nothing: it has ended there ({how})")));
         }
-        let exchange = locked(&self.exchange).take();
+        let exchange = self.exchange.lock().take();
         drop(exchange);
     }
 
@@ -166,7 +162,7 @@ impl OverExchange {
 
     /// This rank shows the others what it asks for in its next round, a split with this number.
     pub(crate) fn show_split(&self, split: u64, choice: Option<Choice>) {
-        *locked(&self.shows) = notes::encode_choice(choice.as_ref());
+        *self.shows.lock() = notes::encode_choice(choice.as_ref());
         self.splits.show(self.rank(), split, choice);
     }
 
@@ -179,7 +175,7 @@ impl OverExchange {
     /// makes, in its next round.
     #[cfg(nccl_ge_2_27)]
     pub(crate) fn show_point(&self, point: u64, dropped: Vec<u64>, bytes: usize) {
-        *locked(&self.shows) = notes::encode_point(&dropped, bytes);
+        *self.shows.lock() = notes::encode_point(&dropped, bytes);
         self.points.show(self.rank(), point, dropped, bytes);
     }
 
@@ -195,7 +191,7 @@ impl OverExchange {
         decode: impl Fn(&[u8]) -> Option<T>,
         see: impl Fn(usize, T),
     ) -> Result<()> {
-        let shown = std::mem::take(&mut *locked(&self.shown));
+        let shown = std::mem::take(&mut *self.shown.lock());
         for (rank, bytes) in shown.iter().enumerate().filter(|(rank, _)| *rank != self.rank()) {
             let key = || Self::key(self.rounds.load(Ordering::Relaxed), rank);
             see(rank, decode(bytes).ok_or_else(|| unreadable(operation, key(), bytes.len()))?);
@@ -224,7 +220,7 @@ impl OverExchange {
         let number = self.rounds.load(Ordering::Relaxed);
         let counts = self.messages.iter().map(|count| count.load(Ordering::Relaxed));
         let messages: Vec<u64> = if exchanges.is_empty() { Vec::new() } else { counts.collect() };
-        let shown = std::mem::take(&mut *locked(&self.shows));
+        let shown = std::mem::take(&mut *self.shows.lock());
         let says = Note::Does { signatures: told.clone(), messages: messages.clone(), shown };
         self.exchange("tell")?.leave_note(&Self::key(number, self.rank()), &says.encode(), within)?;
         self.rounds.store(number + 1, Ordering::Relaxed);
@@ -270,7 +266,7 @@ impl OverExchange {
 
     /// All have come to a round, and do the same: the number of its first collective.
     fn pass(&self, round: &Round, told: Vec<Option<Note>>) -> u64 {
-        *locked(&self.shown) = told
+        *self.shown.lock() = told
             .into_iter()
             .map(|told| match told {
                 Some(Note::Does { shown, .. }) => shown,
@@ -278,13 +274,13 @@ impl OverExchange {
             })
             .collect();
         if let Some(last) = round.told.last() {
-            *locked(&self.last) = Some(*last);
+            *self.last.lock() = Some(*last);
         }
         round.exchanges.iter().for_each(|(kind, _)| self.history.exchange(*kind));
         if round.number > 0 && round.number.is_multiple_of(BATCH) {
             // Who has come here has read all before.
             let read = format!("c/{}/{}/", self.rank(), round.number / BATCH - 1);
-            locked(&self.exchange).clone().into_iter().for_each(|exchange| exchange.take_notes(&read));
+            self.exchange.lock().clone().into_iter().for_each(|exchange| exchange.take_notes(&read));
         }
         self.passed.fetch_add(round.told.len() as u64, Ordering::Relaxed)
     }
@@ -323,25 +319,25 @@ impl OverExchange {
 
     /// That rank has died: whoever waits for it waits in vain from now on.
     pub(crate) fn set_dead(&self, (rank, how): (usize, String)) {
-        locked(&self.dead).push((rank, format!("{how}; rank {} waits for it", self.rank())));
+        self.dead.lock().push((rank, format!("{how}; rank {} waits for it", self.rank())));
     }
 
     /// Returns the error of a wait that needs a rank that has died: `needs` says which ranks it
     /// needs.
     pub(crate) fn death(&self, needs: impl Fn(usize) -> bool) -> Option<Error> {
-        let dead = locked(&self.dead);
+        let dead = self.dead.lock();
         let (rank, how) = dead.iter().find(|(rank, _)| needs(*rank))?;
         Some(Error::Gone { operation: "wait", rank: *rank, how: how.clone() })
     }
 
     /// What NCCL does from now on goes on without these ranks.
     pub(crate) fn spare(&self, ranks: Arc<[usize]>) {
-        *locked(&self.spared) = ranks;
+        *self.spared.lock() = ranks;
     }
 
     /// Whether what NCCL does goes on without that rank.
     pub(crate) fn spares(&self, rank: usize) -> bool {
-        locked(&self.spared).contains(&rank)
+        self.spared.lock().contains(&rank)
     }
 
     /// This rank comes to nothing more, as it is closed.
@@ -358,7 +354,7 @@ impl OverExchange {
     }
 
     fn last_of(&self) -> Option<String> {
-        locked(&self.last).map(|last| last.describe())
+        self.last.lock().map(|last| last.describe())
     }
 
     /// For whom this rank waits in a round, in words.
@@ -559,11 +555,11 @@ pub(super) struct Attempts {
 impl Attempts {
     pub(super) fn attempt(&self, plan: &Plan) -> u64 {
         let plan = plan.sequence();
-        locked(&self.attempts).iter().find(|(known, _)| *known == plan).map_or(0, |(_, next)| *next)
+        self.attempts.lock().iter().find(|(known, _)| *known == plan).map_or(0, |(_, next)| *next)
     }
 
     pub(super) fn set(&self, plan: &Plan, next: u64) {
-        let (plan, mut all) = (plan.sequence(), locked(&self.attempts));
+        let (plan, mut all) = (plan.sequence(), self.attempts.lock());
         match all.iter_mut().find(|(known, _)| *known == plan) {
             Some((_, known)) => *known = next,
             None => all.push((plan, next)),
@@ -572,11 +568,11 @@ impl Attempts {
 
     /// What was agreed on last.
     pub(super) fn last(&self) -> String {
-        locked(&self.last).clone()
+        self.last.lock().clone()
     }
 
     pub(super) fn agree(&self, what: String) {
-        *locked(&self.last) = what;
+        *self.last.lock() = what;
     }
 }
 

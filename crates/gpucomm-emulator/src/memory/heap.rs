@@ -33,8 +33,8 @@ pub(crate) enum Origin {
     Symmetric,
 }
 
-/// One allocation. Its range returns to the device when the last of those who know it lets go, so that work that is still
-/// queued when a program frees its memory harms nobody else.
+/// One allocation. Its range returns to the device when its last reference is dropped, so queued work
+/// that outlives the free cannot write into another allocation.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub ground: &'static Ground,

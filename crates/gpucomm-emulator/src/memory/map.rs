@@ -41,7 +41,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Where a byte of it lies in its object; `address` is one of it.
+    /// Returns the location in the object of the byte at `address`, which lies in this mapping.
     pub(crate) fn place(&self, address: usize) -> Location {
         Location { offset: self.begin.offset + (address - self.base) as u64, ..self.begin }
     }

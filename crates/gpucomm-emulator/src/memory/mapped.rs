@@ -19,7 +19,7 @@ use crate::settings::settings;
 use crate::sys::cudaError;
 use crate::visible::visible;
 
-/// What physical memory is: of which device, and what else was asked for when it was made.
+/// The device of physical memory, and the properties that its creator asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nature {
     /// As this process counts.
@@ -79,7 +79,8 @@ impl Physical {
         Self { object, nature, touches: Touches::default(), lent, exported, bound, torn }
     }
 
-    /// What stands for so many bytes that are no memory: addresses of a multicast object. `ordinal` is that of a device of it.
+    /// Makes a placeholder of `bytes` bytes for a multicast object, which has addresses but no memory of
+    /// its own. `ordinal` is the ordinal of one of its devices.
     pub(crate) fn none(ordinal: i32, bytes: u64) -> io::Result<Arc<Self>> {
         let number = usize::try_from(ordinal).ok().and_then(|at| visible().get(at).copied()).unwrap_or(-1);
         let nature = Nature { ordinal, handles: 0, rdma: false };
@@ -157,7 +158,7 @@ fn soil(object: &Object, bytes: usize) -> io::Result<()> {
     if settings().strict {
         let room = Room::new(bytes, ALIGN)?;
         object.map_at(&room, room.base(), 0, bytes)?;
-        // SAFETY: the range was just mapped, and nobody else knows the object.
+        // SAFETY: this function has just mapped the range, and no other thread has the object.
         unsafe { object::poison(std::ptr::with_exposed_provenance_mut(room.base()), bytes) };
     }
     Ok(())
@@ -169,8 +170,8 @@ impl std::fmt::Display for Physical {
     }
 }
 
-/// Physical memory at a range of addresses. The memory stays there until the last of those who know this lets go, so that
-/// work that is still queued when a program unmaps it harms nobody.
+/// Physical memory at a range of addresses. The mapping lives until its last reference is dropped, so
+/// queued work can still use it after the program has unmapped it.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     room: Arc<Room>,
@@ -210,7 +211,7 @@ impl Mapped {
         self.base + self.bytes
     }
 
-    /// Where a byte of it lies in its object; `address` is one of it.
+    /// Returns the location in the object of the byte at `address`, which lies in this mapping.
     pub(super) fn place(&self, address: usize) -> Location {
         Location { offset: (address - self.base) as u64, ..self.physical.object.begin() }
     }

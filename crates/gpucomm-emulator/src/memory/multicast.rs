@@ -546,7 +546,7 @@ impl Multicast {
             };
             match mapped {
                 Ok(()) => side.filled.push((bind.at, bind.at + bind.bytes)),
-                // Nobody can see any more what is written there.
+                // The process that bound this memory has ended, so no process can read what is written there.
                 Err(error) if mine.is_none() => {
                     side.orphaned = true;
                     report::line(format!("what process {} has bound to a multicast object is gone: {error}", bind.pid));

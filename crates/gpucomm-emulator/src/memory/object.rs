@@ -197,7 +197,7 @@ fn nonce() -> i32 {
 pub(crate) struct Room {
     base: usize,
     bytes: usize,
-    /// Where something is mapped: from, to.
+    /// The address ranges that hold a mapping, as (start, end).
     filled: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -257,7 +257,7 @@ impl Room {
         Ok(())
     }
 
-    /// Takes away what [`Self::fill`] has mapped at `address`. Nobody uses it any more.
+    /// Removes the mapping that [`Self::fill`] made at `address`. No thread may use it.
     pub(crate) fn clear(&self, address: usize) {
         let mut filled = self.filled.lock();
         let Some(at) = filled.iter().position(|&(from, _)| from == address) else { return };
@@ -279,7 +279,7 @@ impl Drop for Room {
 /// Gives a range of addresses back to the system.
 fn give_back(start: usize, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the range is part of a mapping of this file's, and nobody uses it any more.
+        // SAFETY: this file mapped the range, and no thread uses it.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
     }
 }

@@ -257,7 +257,8 @@ pub(crate) fn lock_driver(device: &Device) -> Option<RwLockWriteGuard<'_, ()>> {
     (settings().driver_lock > 0).then(|| device.driver.write())
 }
 
-/// For a call of another device that concerns this one: waits until nobody waits for it.
+/// Waits until no thread holds the driver lock of `device` while it waits for that device. A call for
+/// another device does this if it also uses `device`.
 pub(crate) fn pass_driver(device: &Device) {
     drop(share_driver(device));
 }

@@ -145,7 +145,7 @@ impl Step {
         let done =
             catch_unwind(AssertUnwindSafe(|| if running.cancelled() && !begun { None } else { act(run, &running) }));
         done.unwrap_or_else(|payload| {
-            // What was thrown may itself panic when it is dropped.
+            // To drop the payload of a panic may panic again.
             std::mem::forget(payload);
             report::violation(format!("{name} panicked on a stream of device {}", device.ordinal));
             running.fail(cudaError::cudaErrorLaunchFailure);

@@ -142,7 +142,7 @@ fn shape(prop: &In<CUmulticastObjectProp>) -> Result<(ObjectShape, c_ulonglong),
 }
 
 exports! { GENERAL: looked_up;
-    /// A device that nobody has used has no context. Nobody reads what lies at the address.
+    /// A device has no context before its first use. The pointer is a name only: no caller reads from it.
     Free fn cuCtxGetCurrent(context: Out<*mut c_void>) {
         let device = current()?;
         context.set(if device.is_used() { std::ptr::from_ref(device).cast_mut().cast() } else { std::ptr::null_mut() });

@@ -54,7 +54,7 @@ fn guarded<E: From<cudaError>>(function: Function<Class>, body: impl FnOnce() ->
         body()
     };
     catch_unwind(AssertUnwindSafe(|| report::during(name, checked))).unwrap_or_else(|payload| {
-        // What was thrown may itself panic when it is dropped.
+        // To drop the payload of a panic may panic again.
         std::mem::forget(payload);
         report::violation(format!("{name}: the emulator panicked, which is a mistake in it"));
         Err(cudaError::cudaErrorUnknown.into())

@@ -29,8 +29,8 @@ const HOST_ALLOC_FLAGS: c_uint = 0x7;
 /// Lower numbers are more urgent. The emulator keeps a priority and does nothing with it: threads share the CPU alike.
 const PRIORITIES: std::ops::RangeInclusive<i32> = -5..=0;
 
-/// What a device says about itself: the figures of a large GPU, and no for whatever would reach
-/// beyond what is emulated.
+/// Returns an attribute of a device. Sizes and counts are those of a large GPU. The emulator reports
+/// a feature that it does not emulate as unsupported.
 fn attribute(attr: cudaDeviceAttr, number: i32) -> Option<i32> {
     Some(match attr {
         cudaDeviceAttr::cudaDevAttrMaxThreadsPerBlock => 1024,

@@ -92,7 +92,7 @@ fn guarded<T>(function: Function<Class>, body: impl FnOnce() -> Outcome<T>) -> O
         body()
     };
     catch_unwind(AssertUnwindSafe(|| report::during(name, framed))).unwrap_or_else(|payload| {
-        // What was thrown may itself panic when it is dropped.
+        // To drop the payload of a panic may panic again.
         std::mem::forget(payload);
         report::violation(format!("{name}: the emulator panicked, which is a mistake in it"));
         Err(Failed(NVSHMEMX_ERROR_INTERNAL))
