@@ -6,13 +6,10 @@
 //! directory with `+`. So no key is another one's directory, and no key leads out of the directory.
 
 use std::fmt::Write;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -29,8 +26,7 @@ pub(super) fn failed(operation: &'static str, path: &Path, error: &io::Error) ->
 /// Opens a file. Refuses a pipe, a device or a directory that others may have put there: opening a
 /// pipe waits for a writer.
 pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let file = options.custom_flags(flags).open(path)?;
+    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no regular file: expected one that a rank has written"));
     }
@@ -56,11 +52,11 @@ pub(super) fn open_lock(path: &Path) -> io::Result<File> {
 /// Tries to lock a file, and says whether that has succeeded. The lock ends when the file is
 /// closed, at the latest with the process.
 pub(super) fn try_lock(file: &File, is_shared: bool) -> io::Result<bool> {
-    let shared = FlockOperation::NonBlockingLockShared;
-    match flock(file, if is_shared { shared } else { FlockOperation::NonBlockingLockExclusive }) {
+    match if is_shared { file.try_lock_shared() } else { file.try_lock() } {
         Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
