@@ -201,14 +201,16 @@ pub(crate) fn wait_until(mut is_over: impl FnMut() -> bool) {
 /// The round from which on a wait sleeps.
 const SLEEPS: u32 = if DEVICES_WORK_ELSEWHERE { 2048 } else { 128 };
 
-/// Waits a little, longer with each round. Who asks a device in between comes to the first sleep after two milliseconds or so: a sleep ends a tenth of a
-/// millisecond late, which is much of a collective of some hundred megabytes.
+/// Waits a little, longer with each round.
+///
+/// On GPUs the first sleep comes after about two milliseconds: a sleep ends a tenth of a millisecond
+/// late, which is much of a collective of some hundred megabytes. Later a sleep is about a hundredth
+/// of the wait so far, and at most a millisecond.
 pub(crate) fn backoff(round: u32) {
     match round {
         0..64 => std::hint::spin_loop(),
         64..SLEEPS => std::thread::yield_now(),
-        SLEEPS..3072 => std::thread::sleep(Duration::from_micros(50)),
-        _ => std::thread::sleep(Duration::from_micros(500)),
+        _ => std::thread::sleep(Duration::from_micros((50 + 2 * u64::from(round - SLEEPS)).min(1000))),
     }
 }
 
