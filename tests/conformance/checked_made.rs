@@ -180,8 +180,7 @@ pub fn alike(role: Role) {
     }
     exchange.barrier().unwrap();
     let revoked = comm.revoke("the test revokes").unwrap();
-    // Those that come are there before it is over.
-    comm.set_timeout(slower(4.0));
+    comm.set_timeout(slower(1.0));
     if !last {
         let late = revoked.split(Some(rank % 2), 0).map(drop);
         let error = late.expect_err("a rank is missing");

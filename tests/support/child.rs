@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// A child process and what it prints.
 #[derive(Debug)]
 pub struct Child {
-    what: String,
+    pub what: String,
     process: std::process::Child,
     lines: Receiver<String>,
     text: String,

@@ -76,13 +76,17 @@ pub fn spawn_all(test: &str, role: &str, size: usize, env: &[(&str, &str)]) -> V
     (0..size).map(|rank| spawn(test, role, (rank, size), &id, env)).collect()
 }
 
-/// Waits for all; panics if one fails.
+/// Waits for all. Panics with the output of each that fails or takes too long, as the first one is not always the cause.
 pub fn all_succeed(children: Vec<Child>, within: Duration) {
     let deadline = Instant::now() + within;
-    let mut children: Vec<Child> = children;
-    let ends: Vec<Finished> =
-        children.drain(..).map(|child| child.finish(deadline.saturating_duration_since(Instant::now()))).collect();
-    for end in &ends {
-        end.assert_success();
-    }
+    let failure = |child: Child| {
+        let what = child.what.clone();
+        match child.end(deadline.saturating_duration_since(Instant::now())) {
+            Ok(end) if end.status.success() => None,
+            Ok(end) => Some(format!("{what}: {}\n{}", end.status, end.text)),
+            Err(text) => Some(format!("{what}: not done within {within:?}; it printed:\n{text}")),
+        }
+    };
+    let failures: Vec<_> = children.into_iter().filter_map(failure).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -92,9 +92,9 @@ fn outside_of_sequence(
             Err(Error::Timeout { .. }) => std::thread::sleep(LOOK),
             Err(error) => return Err(error.into()),
         }
-        let absent = || match arrival.missing() {
+        let absent = || match arrival.awaited().missing() {
             [] => format!("rank {}: all have come to {}, and the store does not answer", inner.rank, plan.describe()),
-            missing => format!("rank {}: {}", inner.rank, plan.absent(missing)),
+            _ => format!("rank {}: {}", inner.rank, arrival.awaited().describe(plan)),
         };
         comparison.waits(inner, absent);
         let late = || deadline.error(operation, absent());

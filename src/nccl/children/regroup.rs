@@ -30,7 +30,7 @@ use crate::nccl::setup::environment;
 use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::in_process::InProcess;
-use crate::nccl::validate::regroup::{self, Plan, Step};
+use crate::nccl::validate::regroup::{self, Awaited, Plan, Step};
 use crate::nccl::validate::split::Choice;
 use crate::nccl::wait::call::Call;
 use crate::nccl::wait::comparison::Comparison;
@@ -230,6 +230,16 @@ pub(super) fn grown(more: usize, times: u64) -> (Child, String) {
 /// The ranks that are in one child, in the order of the parent, with what they ask for.
 pub(super) type Party = Vec<(usize, regroup::Place)>;
 
+/// A rank of a clique that waits for the others.
+struct Waiting<'a> {
+    /// Its position among the members.
+    at: usize,
+    inner: &'a Inner,
+    in_process: &'a InProcess,
+    awaited: Awaited,
+    comparison: Comparison,
+}
+
 /// Waits until all ranks have come that `plan` needs. The locks of `members` are held.
 pub(super) fn meet<'a>(
     operation: &'static str,
@@ -238,14 +248,15 @@ pub(super) fn meet<'a>(
     places: &[regroup::Place],
 ) -> Result<(Promised<'a>, Vec<Party>), Failure> {
     let mut promised = Promised::default();
-    let mut waiting: SmallVec<[(usize, &'a Inner, &InProcess, Comparison); 4]> = SmallVec::new();
+    let mut waiting: SmallVec<[Waiting<'a>; 4]> = SmallVec::new();
     let mut parties = vec![Party::new(); members.len()];
     for (at, &inner) in members.iter().enumerate() {
         match inner.validation.in_process() {
             Some(in_process) => {
                 in_process.ledger.presence().drive(inner.rank);
                 come(in_process, inner, plan, &places[at]);
-                waiting.push((at, inner, in_process, Comparison::default()));
+                let (awaited, comparison) = Default::default();
+                waiting.push(Waiting { at, inner, in_process, awaited, comparison });
             }
             None => match inner.validation.over_exchange() {
                 Some(checked) => {
@@ -262,30 +273,33 @@ pub(super) fn meet<'a>(
     let mut round = 0;
     loop {
         let mut trouble = None;
-        waiting.retain(|(at, inner, in_process, comparison)| match in_process.regroup.step(inner.rank) {
-            Step::Go(party) => {
-                promised.add(inner);
-                parties[*at] = party;
-                false
-            }
-            Step::Differs(peer, theirs) => {
-                let verdict = Verdict::new(inner.rank, peer, theirs.against(plan), plan.against(&theirs));
-                trouble = Some(verdict.error(operation));
-                true
-            }
-            Step::Wait(missing) => {
-                if missing.is_empty() && round > 0 {
-                    // All are here, but one could not be promised to go on: it may have been
-                    // stopping.
-                    come(in_process, inner, plan, &places[*at]);
+        waiting.retain(|Waiting { at, inner, in_process, awaited, comparison }| {
+            match in_process.regroup.step(inner.rank) {
+                Step::Go(party) => {
+                    promised.add(inner);
+                    parties[*at] = party;
+                    false
                 }
-                let dead = || inner.ended_error(operation);
-                let left = || departure::at_regroup(inner, operation, &missing, &plan.describe());
-                let absent = || format!("rank {}: {}", inner.rank, plan.absent(&missing));
-                comparison.waits(inner, absent);
-                let late = || deadline.error(operation, absent());
-                trouble = trouble.take().or_else(dead).or_else(left).or_else(|| deadline.expired().then(late));
-                true
+                Step::Differs(peer, theirs) => {
+                    let verdict = Verdict::new(inner.rank, peer, theirs.against(plan), plan.against(&theirs));
+                    trouble = Some(verdict.error(operation));
+                    true
+                }
+                Step::Wait(missing) => {
+                    if missing.is_empty() && round > 0 {
+                        // All are here, but one could not be promised to go on: it may have been
+                        // stopping.
+                        come(in_process, inner, plan, &places[*at]);
+                    }
+                    awaited.look(plan.others(inner.rank, inner.size), missing);
+                    let dead = || inner.ended_error(operation);
+                    let left = || departure::at_regroup(inner, operation, awaited.missing(), &plan.describe());
+                    let absent = || format!("rank {}: {}", inner.rank, awaited.describe(plan));
+                    comparison.waits(inner, absent);
+                    let late = || deadline.error(operation, absent());
+                    trouble = trouble.take().or_else(dead).or_else(left).or_else(|| deadline.expired().then(late));
+                    true
+                }
             }
         });
         if waiting.is_empty() {
@@ -293,9 +307,9 @@ pub(super) fn meet<'a>(
         }
         if let Some(error) = trouble {
             // A rank that was promised to go on meanwhile does so: others rely on it.
-            let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|(_, inner, ..)| inner.rank).collect();
-            if waiting.first().is_none_or(|(_, _, in_process, _)| in_process.regroup.leave(&ranks)) {
-                let failed = |error, one: &mut (_, _, _, Comparison)| one.3.failed(error);
+            let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|one| one.inner.rank).collect();
+            if waiting.first().is_none_or(|one| one.in_process.regroup.leave(&ranks)) {
+                let failed = |error, one: &mut Waiting<'_>| one.comparison.failed(error);
                 return Err(Failure::late(waiting.iter_mut().fold(error, failed)));
             }
         }

@@ -5,6 +5,7 @@
 //! A rank publishes its plan. It goes on when all ranks that the plan needs have come with the same
 //! plan and were all promised that they may enter NCCL, as at a [meeting](super::meeting).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ballot::Verdict;
@@ -30,6 +31,11 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
+    /// The other ranks that it takes, of `size`.
+    pub(crate) fn others(&self, rank: usize, size: usize) -> impl Iterator<Item = usize> {
+        (0..size).filter(move |&other| other != rank && self.takes(other))
+    }
+
     /// Whether it takes `rank`.
     pub(super) fn takes(&self, rank: usize) -> bool {
         match self {
@@ -56,16 +62,6 @@ impl Plan {
         }
     }
 
-    /// Who has not come to it, in words.
-    pub(crate) fn absent(&self, missing: &[usize]) -> String {
-        let plan = self.describe();
-        match missing {
-            [] => format!("a rank is still being stopped, in {plan}"),
-            [one] => format!("rank {one} has not come to {plan}"),
-            all => format!("ranks {all:?} have not come to {plan}"),
-        }
-    }
-
     /// Where all come, who have come to as many collectives: that of a point among these.
     pub(crate) fn signature(&self) -> Option<Signature> {
         match self {
@@ -82,6 +78,50 @@ impl Plan {
                 format!("{}, with {}", self.describe(), split::against(own.as_deref(), theirs.as_deref()))
             }
             _ => self.describe(),
+        }
+    }
+}
+
+/// The ranks that a rank waits for.
+///
+/// A rank that gives up is no longer there. It is remembered here, so that an error does not say
+/// that it never came.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    missing: Vec<usize>,
+    /// The ranks that have been there at some time.
+    came: BTreeSet<usize>,
+}
+
+impl Awaited {
+    /// Notes which ranks are missing now, of these that the plan takes.
+    pub(crate) fn look(&mut self, others: impl IntoIterator<Item = usize>, missing: Vec<usize>) {
+        self.came.extend(others.into_iter().filter(|other| !missing.contains(other)));
+        self.missing = missing;
+    }
+
+    pub(crate) fn missing(&self) -> &[usize] {
+        &self.missing
+    }
+
+    /// Which ranks are missing, and which of them have given up, in words.
+    pub(crate) fn describe(&self, plan: &Plan) -> String {
+        let plan = plan.describe();
+        let (gave_up, never): (Vec<usize>, Vec<usize>) =
+            self.missing.iter().partition(|&rank| self.came.contains(rank));
+        let never = match never.as_slice() {
+            [] => None,
+            [one] => Some(format!("rank {one} has not come to {plan}")),
+            all => Some(format!("ranks {all:?} have not come to {plan}")),
+        };
+        let gave_up = match gave_up.as_slice() {
+            [] => None,
+            [one] => Some(format!("rank {one} came to {plan} and has given up")),
+            all => Some(format!("ranks {all:?} came to {plan} and have given up")),
+        };
+        match (never, gave_up) {
+            (None, None) => format!("a rank is still being stopped, in {plan}"),
+            (never, gave_up) => never.into_iter().chain(gave_up).collect::<Vec<_>>().join("; "),
         }
     }
 }
@@ -156,9 +196,8 @@ impl Regroup {
             return Step::Go(party);
         }
         let Some((plan, _)) = states[rank].waits.clone() else { return Step::Wait(Vec::new()) };
-        let others = (0..states.len()).filter(|&other| other != rank && plan.takes(other));
         let mut missing = Vec::new();
-        for other in others {
+        for other in plan.others(rank, states.len()) {
             match &states[other].waits {
                 Some((theirs, _)) if *theirs == plan => {}
                 Some((theirs, _)) if theirs.takes(rank) => return Step::Differs(other, theirs.clone()),
@@ -229,6 +268,18 @@ mod tests {
         assert_eq!(regroup.step(1), Step::Go(vec![(1, None), (2, None)]));
         regroup.come(1, &without([2]), None, |_| true);
         assert_eq!(regroup.step(0), Step::Go(vec![(0, None), (1, None)]));
+    }
+
+    #[test]
+    fn a_rank_that_has_given_up_is_not_said_to_have_never_come() {
+        let mut awaited = Awaited::default();
+        assert_eq!(awaited.describe(&Plan::Split), "a rank is still being stopped, in a split");
+        awaited.look([1, 2], vec![1, 2]);
+        assert_eq!(awaited.describe(&Plan::Split), "ranks [1, 2] have not come to a split");
+        awaited.look([1, 2], vec![2]);
+        awaited.look([1, 2], vec![1, 2]);
+        let said = "rank 2 has not come to a split; rank 1 came to a split and has given up";
+        assert_eq!(awaited.describe(&Plan::Split), said);
     }
 
     #[test]

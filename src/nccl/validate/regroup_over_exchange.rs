@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::ballot::{HEARING, Verdict};
 use super::notes::{Decision, Ending, Leave, Note, Party, RegroupNote, decision_key};
 use super::over_exchange::{LAST, OverExchange, unreadable};
-use super::regroup::{Place, Plan};
+use super::regroup::{Awaited, Place, Plan};
 use crate::error::{Error, Result};
 use crate::exchange::Came;
 
@@ -26,16 +26,16 @@ pub(crate) struct Arrival<'p> {
     attempt: u64,
     /// Whether the store has confirmed its note.
     confirmed: bool,
-    /// The ranks that had not come when this rank last read their notes.
-    missing: Vec<usize>,
+    /// The ranks that it waits for, by their notes when it last read them.
+    awaited: Awaited,
     /// Since when it is known that others do something else.
     differs: Option<Instant>,
 }
 
 impl Arrival<'_> {
-    /// Whom it waits for; nobody where only the store has not answered.
-    pub(crate) fn missing(&self) -> &[usize] {
-        &self.missing
+    /// The ranks that it waits for. None are missing if only the store has not answered.
+    pub(crate) fn awaited(&self) -> &Awaited {
+        &self.awaited
     }
 }
 
@@ -68,13 +68,9 @@ impl Does {
 impl OverExchange {
     /// This rank comes with a plan that takes it, and says so as it looks first.
     pub(crate) fn arrive<'p>(&self, plan: &'p Plan, place: Place) -> Arrival<'p> {
-        let (attempt, missing) = (self.attempts.attempt(plan), self.others(plan));
-        Arrival { plan, place, attempt, confirmed: false, missing, differs: None }
-    }
-
-    /// The others that `plan` takes.
-    fn others(&self, plan: &Plan) -> Vec<usize> {
-        (0..self.size()).filter(|&rank| rank != self.rank() && plan.takes(rank)).collect()
+        let mut awaited = Awaited::default();
+        awaited.look([], plan.others(self.rank(), self.size()).collect());
+        Arrival { plan, place, attempt: self.attempts.attempt(plan), confirmed: false, awaited, differs: None }
     }
 
     fn announce_arrival(&self, operation: &'static str, arrival: &mut Arrival<'_>) -> Result<()> {
@@ -105,7 +101,8 @@ impl OverExchange {
         within: Duration,
     ) -> Result<Progress> {
         self.announce_arrival(operation, arrival)?;
-        let (own, exchange, others) = (self.rank(), self.exchange(operation)?, self.others(arrival.plan));
+        let (own, exchange) = (self.rank(), self.exchange(operation)?);
+        let others: Vec<_> = arrival.plan.others(own, self.size()).collect();
         let keys: Vec<_> = others.iter().map(|&rank| (rank, note_key(rank))).collect();
         let came = exchange.notes(&keys, within)?;
         // After the notes: what is decided stands before anybody goes on, and leaves. Of these none comes where all goes well.
@@ -154,7 +151,7 @@ impl OverExchange {
                 _ => missing.push(rank),
             }
         }
-        arrival.missing.clone_from(&missing);
+        arrival.awaited.look(party.iter().map(|(rank, _)| *rank), missing.clone());
         if !others_do.is_empty() {
             let since = *arrival.differs.get_or_insert_with(Instant::now);
             if !missing.is_empty() && since.elapsed() < HEARING {
