@@ -33,7 +33,7 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long [`keep_out`] and [`shut_gates`] look for a moment in which the others are idle. Each
-/// attempt of the latter looks twice as long as the one before, up to the second time.
+/// attempt looks twice as long as the one before, up to the second time.
 const LOOKS: Duration = Duration::from_millis(10);
 const LOOKS_AT_MOST: Duration = Duration::from_millis(500);
 
@@ -151,19 +151,35 @@ fn shut_gates(members: &[Arc<Inner>]) -> Vec<Shut> {
     }
 }
 
-/// Takes the locks of all of `others` at a moment in which all of them are idle.
+/// Takes the locks of all of `others` at a moment in which all of them are idle. Returns `None` if
+/// there is no such moment.
+///
+/// Their work ends while the locks are held, unless only some ranks have enqueued it. So the locks
+/// are given back and taken again, each time for twice as long.
 fn keep_out(others: &[Arc<Inner>]) -> Option<LockedAll<'_, Guarded>> {
-    let taken = Deadline::after(LOOKS).until(|| {
-        let mut locks = LockedAll::new();
-        let all = others
-            .iter()
-            .filter(|other| other.is_active())
-            .all(|other| other.join(&mut locks) || other.try_lock().map(|locked| locks.add(locked)).is_some());
-        let is_done = |stream: &Stream| !stream.is_captured() && stream.is_idle().unwrap_or(true);
-        let all = all && locks.values().all(|guarded| guarded.streams.all().iter().all(is_done));
-        Ok(all.then_some(locks))
-    });
-    taken.ok().flatten()
+    let is_done = |stream: &Stream| !stream.is_captured() && stream.is_idle().unwrap_or(true);
+    let mut looks = LOOKS;
+    while looks <= LOOKS_AT_MOST {
+        if let Ok(Some(mut locks)) = Deadline::after(looks).until(|| Ok(lock_all(others))) {
+            let are_idle = || locks.values().all(|guarded| guarded.streams.all().iter().all(is_done));
+            if Deadline::after(looks).wait(are_idle) {
+                return Some(locks);
+            }
+        }
+        thread::sleep(looks);
+        looks *= 2;
+    }
+    None
+}
+
+/// The locks of all of `others` that are active. Returns `None` if a thread holds one of them.
+fn lock_all(others: &[Arc<Inner>]) -> Option<LockedAll<'_, Guarded>> {
+    let mut locks = LockedAll::new();
+    let all = others
+        .iter()
+        .filter(|other| other.is_active())
+        .all(|other| other.join(&mut locks) || other.try_lock().map(|locked| locks.add(locked)).is_some());
+    all.then_some(locks)
 }
 
 /// Whether the streams of `other` have done all work that was there at the first call. Never waits.
