@@ -48,7 +48,7 @@
 //! # Features
 //!
 //! By default `nccl`, `half` (`f16` and `bf16` are [elements](Element)) and `bindgen` (without it the compilers of C and C++ compare the committed bindings with
-//! the installed headers, and no libclang is needed); `float8` (`F8E4M3` and `F8E5M2` are [elements](Element)), `nvshmem` (the module `nvshmem`, and its C interface in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), `signals` (the module `signals`: waiting for signals that ask the program to end; and dumps when one comes), `world` (the module `world`: ranks as actors, whose answers are futures), and for other libraries `tracing` (events and spans), `cudarc` (its memory and streams in operations), `dlpack` (tensors in and out) and `mpi` (ranks that MPI has started).
+//! the installed headers, and no libclang is needed); `float8` (`F8E4M3` and `F8E5M2` are [elements](Element)), `nvshmem` (the module `nvshmem`, and its C interface in [`sys`]), `emulator`, `bytemuck` (types that are `Pod` as [elements](Element)), `signals` (the module `signals`: waiting for signals that ask the program to end; and dumps when one comes), `world` (the module `world`: ranks as actors, whose answers are futures), and for other libraries `tracing` (events and spans), `cudarc` (its memory and streams in operations), `dlpack` (tensors in and out), `mpi` and `pmix` (ranks that MPI or PMIx has started). `secret` keeps strangers out of a TCP store.
 
 // The rooms below nccl/ offer it things that nobody else uses.
 #![cfg_attr(not(feature = "nccl"), allow(dead_code))]

@@ -208,12 +208,16 @@ fn dial<T>(
             }
             Err(Failure::Later(why)) => why,
         };
-        if deadline.expired() || !hope() {
+        let goes_on = hope();
+        if goes_on {
+            std::thread::sleep(pause.min(deadline.remaining()));
+            pause = (pause * 2).min(PAUSE);
+        }
+        // An attempt without time would replace the reason by one of its own.
+        if !goes_on || deadline.expired() {
             let detail = format!("rank {rank}: the server of rank 0 at {address} has not come: {why}");
             return Err(deadline.error(operation, detail));
         }
-        std::thread::sleep(pause.min(deadline.remaining()));
-        pause = (pause * 2).min(PAUSE);
     }
 }
 
@@ -317,4 +321,20 @@ pub(in crate::exchange) fn is_closed(error: &io::Error) -> bool {
 
 pub(in crate::exchange) fn timed_out(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_reason_of_the_last_full_attempt_is_kept() {
+        let nobody_listens = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let deadline = Deadline::after(Duration::from_millis(300));
+        let greet = |_: TcpStream, _: &Deadline| Ok::<_, Failure>(());
+        let error = dial("test", &format!("localhost:{nobody_listens}"), 1, &deadline, || true, greet).unwrap_err();
+        assert!(error.to_string().contains("refused"), "{error}");
+    }
 }

@@ -12,8 +12,14 @@ use super::signals::send;
 /// How long a process may take to go that was killed: the driver takes seconds to free the memory of a GPU.
 const DYING: Duration = Duration::from_secs(60);
 
+/// How long the other ranks have to end by themselves after one has failed. The rank that fails
+/// first is seldom the cause: the cause may still be printing its error.
+const MOMENT: Duration = Duration::from_millis(500);
+
 /// An end that has begun.
 pub struct Ending {
+    /// When the ranks are asked to end. `None` if they have been asked.
+    asks: Option<Instant>,
     /// When what lives still is killed.
     until: Instant,
     /// Who has been asked to end.
@@ -22,14 +28,11 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Asks the ranks to end, unless somebody has done so: twice would be taken for impatience.
-    pub fn begin(ranks: &[Rank], grace: Duration, asked: bool) -> Self {
-        if !asked {
-            for rank in ranks.iter().filter(|rank| rank.lives()) {
-                ask(-rank.pid);
-            }
-        }
-        Self { until: Instant::now() + grace, asked: BTreeSet::new(), killed: false }
+    /// Asks the ranks to end after a moment, unless somebody has asked them: twice would be taken
+    /// for impatience.
+    pub fn begin(grace: Duration, asked: bool) -> Self {
+        let asks = Instant::now() + if asked { Duration::ZERO } else { MOMENT.min(grace) };
+        Self { asks: (!asked).then_some(asks), until: asks + grace, asked: BTreeSet::new(), killed: false }
     }
 
     /// No more patience.
@@ -54,7 +57,10 @@ impl Ending {
             self.killed = true;
             living.iter().for_each(|rank| send(-rank, SIGKILL));
             left.iter().for_each(|process| send(process.pid, SIGKILL));
-        } else {
+        } else if self.asks.is_none_or(|at| at <= Instant::now()) {
+            if self.asks.take().is_some() {
+                living.iter().for_each(|rank| ask(-rank));
+            }
             // What has lost its parent has become a child of this process.
             for orphan in left.iter().filter(|process| process.parent == own && !living.contains(&process.pid)) {
                 if self.asked.insert(orphan.pid) {

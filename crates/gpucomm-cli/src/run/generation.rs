@@ -76,7 +76,7 @@ impl Crew<'_> {
     pub fn run(&mut self, world: &World, more: usize) -> Result<Outcome> {
         let mut state = State::default();
         if let Some(code) = self.start(world, &mut state)? {
-            state.ending = Some(Ending::begin(&state.ranks, Duration::ZERO, true));
+            state.ending = Some(Ending::begin(Duration::ZERO, true));
             self.wait(&mut state, more)?;
             return Ok(Outcome::Failed { code, over: true });
         }
@@ -129,7 +129,7 @@ impl Crew<'_> {
         loop {
             self.reap(state, more);
             if state.ending.is_none() && !state.ranks.iter().any(Rank::lives) {
-                state.ending = Some(Ending::begin(&state.ranks, self.options.grace, false));
+                state.ending = Some(Ending::begin(self.options.grace, true));
             }
             let mut pause = LOOK;
             if let Some(ending) = &mut state.ending {
@@ -186,7 +186,7 @@ impl Crew<'_> {
         let asked = state.asked(self.options.grace);
         let keeps_going = self.options.keep_going && asked.is_none();
         if !keeps_going {
-            state.ending = Some(Ending::begin(&state.ranks, self.options.grace, asked.is_some()));
+            state.ending = Some(Ending::begin(self.options.grace, asked.is_some()));
         }
         let max = self.options.max_restarts;
         let words = first.words();
@@ -222,7 +222,7 @@ impl Crew<'_> {
                 if state.interrupts == 2 {
                     self.output.note("a second SIGINT: all ranks are killed".to_owned());
                 }
-                state.ending.get_or_insert_with(|| Ending::begin(&state.ranks, Duration::ZERO, true)).hurry();
+                state.ending.get_or_insert_with(|| Ending::begin(Duration::ZERO, true)).hurry();
                 return;
             }
         }

@@ -74,6 +74,20 @@ fn the_first_failure_ends_the_others_asked_or_killed() {
     assert!(took >= Duration::from_millis(1500) && took < slower(30.0), "{took:?}");
 }
 
+/// The rank that ends first has often failed because of another one, whose error is still to come.
+#[test]
+fn the_others_have_a_moment_to_say_why() {
+    let place = Place::new("moment");
+    let script = r#"cd "$1"
+        case $RANK in
+            0) : > 0; sleep 0.1; echo 'the cause' >&2; exit 4 ;;
+            1) while [ ! -e 0 ]; do sleep 0.02; done; exit 3 ;;
+        esac"#;
+    let output = finish(spawn(&["-n", "2", "--", "sh", "-c", script, "sh", place.text()]));
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(output.err.contains("[0] the cause\n"), "{}", output.err);
+}
+
 #[test]
 fn what_ranks_have_started_ends_with_them_in_sessions_of_their_own_too() {
     for (end, code) in [("exit 0", 0), ("exit 7", 7)] {
