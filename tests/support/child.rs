@@ -23,6 +23,7 @@ pub struct Finished {
 }
 
 impl Finished {
+    #[allow(dead_code, reason = "some tests look at all children at once")]
     #[track_caller]
     pub fn assert_success(&self) {
         assert!(self.status.success(), "{}: {}\n{}", self.what, self.status, self.text);

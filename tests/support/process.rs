@@ -79,14 +79,16 @@ pub fn spawn_all(test: &str, role: &str, size: usize, env: &[(&str, &str)]) -> V
 /// Waits for all. Panics with the output of each that fails or takes too long, as the first one is not always the cause.
 pub fn all_succeed(children: Vec<Child>, within: Duration) {
     let deadline = Instant::now() + within;
-    let failure = |child: Child| {
+    let end = |child: Child| {
         let what = child.what.clone();
-        match child.end(deadline.saturating_duration_since(Instant::now())) {
-            Ok(end) if end.status.success() => None,
-            Ok(end) => Some(format!("{what}: {}\n{}", end.status, end.text)),
-            Err(text) => Some(format!("{what}: not done within {within:?}; it printed:\n{text}")),
-        }
+        let end = child.end(deadline.saturating_duration_since(Instant::now()));
+        end.map_err(|text| format!("{what}: not done within {within:?}; it printed:\n{text}"))
     };
-    let failures: Vec<_> = children.into_iter().filter_map(failure).collect();
+    let failures: Vec<_> = children.into_iter().filter_map(|child| end(child).map_or_else(Some, failure)).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// How a child has failed, if it has.
+fn failure(end: Finished) -> Option<String> {
+    (!end.status.success()).then(|| format!("{}: {}\n{}", end.what, end.status, end.text))
 }
