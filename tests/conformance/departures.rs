@@ -147,6 +147,27 @@ fn a_message_to_which_a_closed_rank_has_not_come() {
 }
 
 /// However it is waited for, and though nobody waits when the rank leaves.
+/// The first of a communicator, and a message to a rank that it has had nothing to do with, whatever came before.
+#[test]
+fn what_is_captured_to_which_a_closed_rank_has_not_come() {
+    watched(120.0, || {
+        for count in rank_counts(&[2]) {
+            for (before, later) in [(0, false), (0, true), (1, false), (2, true)] {
+                let errors = closed(count, before, later, |comm, stream| {
+                    let mut x = DeviceBuffer::<f32>::zeroed(stream, 7)?;
+                    let captured = stream.capture(|stream| match before {
+                        0 => comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream),
+                        _ => comm.send(&x, 1, stream),
+                    });
+                    captured.map(drop)
+                });
+                let operation = if before == 0 { "all_reduce" } else { "send" };
+                assert_left(&errors[0], operation, operation, &["rank 1 has closed its communicator, after "]);
+            }
+        }
+    });
+}
+
 #[test]
 fn every_wait_is_told_of_a_closed_rank() {
     watched(60.0, || {

@@ -228,7 +228,12 @@ fn wait<'a>(
                     in_process.ledger.meeting().press(inner.rank, &|ranks| promise(inner, ranks, Inner::promise));
                 }
             }
-            let in_vain = |inner: &Inner| departure::at_meeting(inner, operation);
+            let is_captured = |first: &First<'_>| first.stream.is_some_and(Stream::is_captured);
+            let captures = |inner| firsts.iter().any(|first| ptr::eq(first.inner, inner) && is_captured(first));
+            let in_vain = |inner: &Inner| match captures(inner) {
+                true => departure::at_capture(inner, operation),
+                false => departure::at_meeting(inner, operation),
+            };
             patience.wait(operation, members, in_vain, first.inner, || first.absent())
         };
         if let Err(error) = done {

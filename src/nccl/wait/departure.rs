@@ -24,6 +24,18 @@ pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error
     in_vain(inner, operation, pending::launch(inner), |rank, _| absent.contains(&rank))
 }
 
+/// Why `inner` waits in vain for other ranks in a call of `operation` that is captured.
+///
+/// What is captured is recorded when its graph is launched, so there is no record to look at.
+#[cold]
+pub(crate) fn at_capture(inner: &Inner, operation: &'static str) -> Option<Error> {
+    let in_process = inner.validation.in_process().filter(|_| inner.is_active())?;
+    let absent = in_process.ledger.meeting().missing(inner.rank);
+    let gone = |&rank: &usize| Some((rank, in_process.ledger.presence().departure(rank)?));
+    let gone = absent.iter().filter_map(gone).find(|(rank, how)| is_through(inner, in_process, *rank, *how))?;
+    Some(left(in_process, inner, gone, operation.to_owned()).error(operation))
+}
+
 /// Why `inner` waits in vain, in a call of `operation`, for these others to come to `expected`.
 #[cold]
 pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usize], expected: &str) -> Option<Error> {
