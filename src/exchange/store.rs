@@ -9,6 +9,10 @@ use rustix::rand::GetRandomFlags;
 use crate::error::{Error, Result};
 use crate::panicked;
 
+/// The most ranks of an exchange. A larger number is a mistake or a lie, for which no memory is
+/// allocated.
+const MAX_RANKS: usize = 1 << 20;
+
 /// The longest value of a key, in bytes.
 pub const MAX_VALUE: usize = 16 << 20;
 
@@ -261,8 +265,11 @@ impl<S: Store> Store for Checked<S> {
     }
 }
 
-/// Refuses a rank that is out of range.
+/// Refuses a rank that is out of range, and a number of ranks that cannot be.
 pub(super) fn check_rank(operation: &'static str, rank: usize, size: usize) -> Result<()> {
+    if size > MAX_RANKS {
+        return Err(Error::argument(operation, "size", format_args!("at most {MAX_RANKS} ranks"), size));
+    }
     if rank < size {
         return Ok(());
     }

@@ -178,3 +178,13 @@ fn nothing_panics_or_waits_for_ever() {
     assert!(told > 0, "no error named the wrong answer of a store");
     assert!(panics > 0, "no error named the panic of a store");
 }
+
+#[test]
+fn a_number_of_ranks_that_cannot_be_is_refused() {
+    for size in [usize::MAX, 1 << 40, (1 << 20) + 1] {
+        let joined = Threads::new(size).store(0).and_then(|store| Exchange::join_within(store, slower(0.3)));
+        let error = joined.expect_err("so many ranks");
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("at most 1048576 ranks, got {size}")), "{error}");
+    }
+}
