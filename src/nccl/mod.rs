@@ -177,6 +177,8 @@ pub(crate) use group::{rehearse, together};
 #[cfg(nccl_ge_2_29)]
 pub use invitation::Invitation;
 pub use lifecycle::abort::AbortOutcome;
+#[cfg(feature = "world")]
+pub(crate) use lifecycle::drop::DropTime;
 pub use memory::alone::alloc;
 pub use memory::kind::{Fitting, Local, MemoryKind, SYMMETRIC_UP_TO, Symmetric};
 pub use memory::unsupported::Unsupported;

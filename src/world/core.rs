@@ -63,7 +63,7 @@ pub(super) enum Way<'a> {
 }
 
 /// How long what the device has may take to end, after an abort.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Core {
     pub(super) fn new(options: WorldOptions, source: Source) -> Arc<Self> {
@@ -123,8 +123,9 @@ impl Core {
         }
     }
 
-    /// Stops a generation that has failed: when this returns, all that it had is answered.
-    pub(super) fn end(&self, generation: &Generation, cause: &Error) {
+    /// Stops a generation that has failed: when this returns, all that it had is answered. What the
+    /// device has may take `patience` to end.
+    pub(super) fn end(&self, generation: &Generation, cause: &Error, patience: Duration) {
         let telling = self.tell_others(Some(cause));
         Self::refuse_queued(generation, Reason::Down, cause);
         let communicators: Vec<_> = generation.seats.iter().filter_map(|seat| seat.communicator()).collect();
@@ -135,7 +136,7 @@ impl Core {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        wait(PATIENCE, &|| generation.left() > 0);
+        wait(patience, &|| generation.left() > 0);
         if generation.left() > 0 {
             // What the device still has is freed when it is done with it; what a completion keeps is answered without it.
             generation.seats.iter().for_each(|seat| seat.looks.give_up(&cause.later("World")));
@@ -199,7 +200,7 @@ impl Core {
         };
         if !is_up {
             let error = refused("the world was shut down".to_owned());
-            self.end(&generation, &error);
+            self.end(&generation, &error, PATIENCE);
             generation.seats.iter().for_each(|seat| drop(seat.take_communicator()));
             return Err(error);
         }

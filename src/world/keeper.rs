@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::core::Core;
+use super::core::{Core, PATIENCE};
 use super::guarded::{dropped, guarded};
 use super::options::Rebuild;
 use super::queue::Queue;
@@ -125,7 +125,7 @@ fn begin_end(core: &Arc<Core>) {
 
 fn end(core: &Core) {
     if let (Some(generation), Some(cause)) = (core.now(), core.vitals.health().cause) {
-        core.end(&generation, &cause);
+        core.end(&generation, &cause, PATIENCE);
     }
     core.vitals.ended();
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::{Core, refuse};
+use super::core::{Core, PATIENCE, refuse};
 use super::seat::Generation;
 use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::close_all;
+use crate::nccl::{DropTime, close_all};
 
 /// How a world ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,8 +25,33 @@ const OPERATION: &str = "World::shutdown";
 /// Ends it; nothing is left when this returns, but for threads that are stuck inside NCCL.
 pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<()> {
     let deadline = Deadline::after(timeout);
+    finish(core, how, (&deadline, &deadline), || PATIENCE, || ())
+}
+
+/// The least time that what an abort has stopped gets to end.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// Ends it when it is dropped: as [`shutdown`], within the time that all drops of a thread share.
+pub(super) fn shut_down_in_drop(core: &Core) {
+    let how = if std::thread::panicking() { Shutdown::Abort } else { Shutdown::Drain };
+    let time = DropTime::begin(core.options.init.timeout);
+    let (work, whole) = (time.for_work(), time.whole());
+    let patience = || whole.remaining().clamp(LEAST, PATIENCE);
+    let _ = finish(core, how, (&work, &whole), patience, || time.was_in_vain());
+}
+
+/// Ends it: what was submitted has time until the first deadline, and all has until the second.
+/// If it does not end by itself, `patience` says how long what the abort has stopped may take, and
+/// `in_vain` is called after that.
+fn finish(
+    core: &Core,
+    how: Shutdown,
+    (work, whole): (&Deadline, &Deadline),
+    patience: impl FnOnce() -> Duration,
+    in_vain: impl FnOnce(),
+) -> Result<()> {
     // Who rebuilds it may take longer, and ends what comes of that: the world is closed then.
-    let _turn = core.turn_until(&deadline);
+    let _turn = core.turn_until(work);
     if !core.vitals.closed() {
         return Ok(());
     }
@@ -36,15 +61,16 @@ pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<
     let failed = core.vitals.health().cause;
     let done = match (&failed, how) {
         (Some(cause), _) => Err(cause.clone()),
-        (None, Shutdown::Drain) => drain(core, &generation, &deadline),
+        (None, Shutdown::Drain) => drain(core, &generation, work),
         (None, Shutdown::Abort) => Err(closed(OPERATION)),
     };
     if let Err(cause) = &done {
-        core.end(&generation, cause);
+        core.end(&generation, cause, patience());
+        in_vain();
     } else {
         core.tell_others(None).wait();
     }
-    let ended = close(core, &generation, done.is_ok(), &deadline);
+    let ended = close(core, &generation, done.is_ok(), whole);
     match how {
         Shutdown::Drain if failed.is_none() => done.and(ended),
         _ => Ok(()),

@@ -11,7 +11,7 @@ use super::options::{Members, WorldOptions};
 use super::rank::Rank;
 use super::rebuild;
 use super::request::Request;
-use super::shutdown::{Shutdown, shutdown};
+use super::shutdown::{Shutdown, shut_down_in_drop, shutdown};
 use super::vitals::{Health, HealthWatch, Phase};
 use super::wide::{self, Wide};
 use crate::cuda::Device;
@@ -24,15 +24,14 @@ use crate::nccl::{Clique, Communicator};
 /// Ranks as actors: a thread for each rank of this process, which owns its communicator and its stream, takes requests, and answers them.
 /// See the [module](super).
 ///
-/// Dropping it is a [shutdown](World::shutdown) that drains, within ten seconds or its timeout, whichever is less; while panicking it aborts.
+/// Dropping it is a [shutdown](World::shutdown) that drains; while panicking it aborts. It takes ten
+/// seconds or its timeout, whichever is less, for all that a thread drops one after the other. Each
+/// world that has work on a device then, which does not end, takes about a second more.
 pub struct World {
     core: Arc<Core>,
     /// The ranks that this process had last, and their devices.
     devices: Vec<Device>,
 }
-
-/// How long a world that is dropped waits for its work.
-const GRACE: Duration = Duration::from_secs(10);
 
 impl World {
     /// Ranks on these devices, all in this process: rank `r` on `devices[r]`, as [`Clique::init_all`].
@@ -362,7 +361,6 @@ impl fmt::Debug for World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let how = if std::thread::panicking() { Shutdown::Abort } else { Shutdown::Drain };
-        let _ = shutdown(&self.core, how, GRACE.min(self.core.options.init.timeout));
+        shut_down_in_drop(&self.core);
     }
 }

@@ -1,12 +1,15 @@
 //! How worlds end, and what others hear of it.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Barrier, Lane, Members, Op, Phase, Reason, Shutdown, WhileDown, World, WorldOptions};
+use gpucomm::world::{
+    At, Barrier, Lane, Members, Op, Phase, Reason, Request, Shutdown, WhileDown, World, WorldOptions,
+};
 use gpucomm::{Device, InPlace, Result};
 
 use super::block_on::block_on;
@@ -233,4 +236,49 @@ fn with_lanes_and_without() {
             assert_eq!(sums.each_ref().map(values), [[3u8], [6]]);
         }
     }
+}
+
+/// Occupies the device until the other end of its channel is dropped.
+struct Occupy(Option<Receiver<()>>);
+
+impl Request for Occupy {
+    type Back = ();
+
+    fn operation(&self) -> &'static str {
+        "occupy"
+    }
+
+    fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
+        let until = self.0.take().expect("once");
+        at.stream().launch_host(move || drop(until.recv()))
+    }
+
+    fn into_back(self) {}
+}
+
+/// Several share it, if one thread drops them one after the other.
+#[test]
+fn a_drop_takes_little_more_than_the_timeout() {
+    turn();
+    let init = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
+    let options = WorldOptions { init, ..WorldOptions::default() };
+    let start = |device: &Device| World::with(&[*device], options.clone()).unwrap();
+    let worlds: Vec<_> = Device::all().unwrap().iter().take(3).map(start).collect();
+    let (let_go, answers): (Vec<Sender<()>>, Vec<_>) = worlds
+        .iter()
+        .map(|world| {
+            let (let_go, until) = channel();
+            (let_go, world.rank(0).unwrap().submit(Occupy(Some(until))))
+        })
+        .unzip();
+    eventually("all are enqueued", || worlds.iter().all(|world| world.metrics().enqueued == 1));
+    let begin = Instant::now();
+    drop(worlds);
+    let took = begin.elapsed();
+    drop(let_go);
+    for answer in answers {
+        assert!(answer.wait().is_err());
+    }
+    // Less than a second for the first, and half a second and more for what each has on its device.
+    assert!(took < slower(8.0), "{took:?}");
 }

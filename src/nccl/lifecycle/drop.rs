@@ -63,6 +63,39 @@ impl InVain {
     }
 }
 
+/// The time of the drop of something that owns communicators, and waits for more than they do.
+#[cfg(feature = "world")]
+pub(crate) struct DropTime {
+    start: Instant,
+    in_vain: InVain,
+    whole: Deadline,
+}
+
+#[cfg(feature = "world")]
+impl DropTime {
+    /// A drop that begins now, of something with this timeout.
+    pub(crate) fn begin(timeout: Duration) -> Self {
+        let in_vain = InVain::recent();
+        let whole = Deadline::after(GRACE.min(timeout).saturating_sub(in_vain.spent).max(AGAIN));
+        Self { start: Instant::now(), in_vain, whole }
+    }
+
+    /// The part of the time in which the work may end by itself.
+    pub(crate) fn for_work(&self) -> Deadline {
+        let left = self.whole.remaining();
+        Deadline::after(left.saturating_sub(ENDING.min(left / 5)))
+    }
+
+    pub(crate) fn whole(&self) -> Deadline {
+        self.whole
+    }
+
+    /// The work has not ended: the next drops of this thread have less time.
+    pub(crate) fn was_in_vain(self) {
+        self.in_vain.add(self.start, Vec::new());
+    }
+}
+
 /// The streams of `members` that are not done.
 fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
     let streams = members.iter().filter_map(|inner| Some(inner.try_lock()?.streams.all().to_vec())).flatten();
