@@ -250,7 +250,7 @@ impl Request for Occupy {
 
     fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
         let until = self.0.take().expect("once");
-        at.stream().launch_host(move || drop(until.recv()))
+        at.stream().launch_host(move || until.recv().unwrap_or_default())
     }
 
     fn into_back(self) {}
