@@ -111,23 +111,32 @@ pub(super) fn wait_for_devices(members: &[Arc<Inner>], busy: impl FnOnce()) {
 /// a host function, a kernel or a graph there.
 pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -> R {
     let shut = shut_gates(members);
-    let others = others_of(members.iter().map(|inner| &**inner));
-    let kept = (!others.is_empty()).then(|| keep_out(&others)).flatten();
-    if shut.is_empty() && kept.is_none() {
-        return free();
+    let active = || others_of(members.iter().map(|inner| &**inner));
+    for last in [false, false, true] {
+        let others = active();
+        let kept = (!others.is_empty()).then(|| keep_out(&others)).flatten();
+        // A communicator that has started meanwhile is to be kept out as well.
+        let is_known = |one: &Arc<Inner>| others.iter().any(|other| Arc::ptr_eq(one, other));
+        if !last && !active().iter().all(is_known) {
+            continue;
+        }
+        if shut.is_empty() && kept.is_none() {
+            break;
+        }
+        let (done, is_done) = mpsc::channel::<()>();
+        return thread::scope(|scope| {
+            let keeper = move || {
+                let _ = is_done.recv_timeout(KEEPS);
+                drop((shut, kept));
+            };
+            // If no thread can be started, nobody is kept out.
+            let _ = thread::Builder::new().name("gpucomm-keeper".into()).spawn_scoped(scope, keeper);
+            let freed = free();
+            drop(done);
+            freed
+        });
     }
-    let (done, is_done) = mpsc::channel::<()>();
-    thread::scope(|scope| {
-        let keeper = move || {
-            let _ = is_done.recv_timeout(KEEPS);
-            drop((shut, kept));
-        };
-        // If no thread can be started, nobody is kept out.
-        let _ = thread::Builder::new().name("gpucomm-keeper".into()).spawn_scoped(scope, keeper);
-        let freed = free();
-        drop(done);
-        freed
-    })
+    free()
 }
 
 /// Shuts the gates of the devices at a moment in which no work is there that may not end. Has no
