@@ -40,7 +40,7 @@ pub fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        // Whoever read our output has gone, as with `| head`: nobody is left to tell.
+        // The reader of the output has closed it, as `| head` does, so there is nowhere to print an error.
         Err(Failure::Closed) => ExitCode::FAILURE,
         Err(failure) => {
             output::note(&failure.one_line());

@@ -129,7 +129,7 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
                 let _ = is_done.recv_timeout(KEEPS);
                 drop((shut, kept));
             };
-            // If no thread can be started, nobody is kept out.
+            // If the thread cannot be started, its locks are dropped at once.
             let _ = thread::Builder::new().name("gpucomm-keeper".into()).spawn_scoped(scope, keeper);
             let freed = free();
             drop(done);

@@ -26,7 +26,7 @@ pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error
 
 /// Why `inner` waits in vain for other ranks in a call of `operation` that is captured.
 ///
-/// What is captured is recorded when its graph is launched, so there is no record to look at.
+/// The launch of a graph records its operations. During the capture there is no record yet.
 #[cold]
 pub(crate) fn at_capture(inner: &Inner, operation: &'static str) -> Option<Error> {
     let in_process = inner.validation.in_process().filter(|_| inner.is_active())?;
