@@ -1,5 +1,6 @@
 //! One reduction over many buffers, as trainers have for their gradients.
 
+use super::calls::buffers::Everywhere;
 use super::calls::io::AsSendRecv;
 use super::calls::prepare;
 use super::calls::site::Site;
@@ -96,7 +97,7 @@ fn prepare_all<'a, T: Reduce>(
 ) -> Result<()> {
     let before = calls.len();
     for (at, io) in buffers.into_iter().enumerate() {
-        match prepare::all_reduce(site, io.into(), op.reduction()) {
+        match prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction()) {
             Ok(call) => calls.push(call),
             Err(error) => {
                 calls.truncate(before);

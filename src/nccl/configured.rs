@@ -1,5 +1,6 @@
 //! Collectives with a configuration of the call.
 
+use super::calls::buffers::{Buffer, Everywhere, Rooted};
 use super::calls::call::Call;
 use super::calls::call_config::CallConfig;
 use super::calls::io::{AsFromRoot, AsSendRecv, AsToRoot};
@@ -131,7 +132,7 @@ impl<'a> Configured<'_, 'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = self.site("all_reduce", stream)?;
-        self.submit(prepare::all_reduce(site, io.into(), op.reduction())?)
+        self.submit(prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction())?)
     }
 
     /// Wraps `ncclReduceConfig`: as [`Communicator::reduce`].
@@ -143,19 +144,19 @@ impl<'a> Configured<'_, 'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = self.site("reduce", stream)?;
-        self.submit(prepare::reduce(site, io.into(), op.reduction(), root)?)
+        self.submit(prepare::reduce(site, Rooted::from(io.into()), op.reduction(), root)?)
     }
 
     /// Wraps `ncclBroadcastConfig`: as [`Communicator::broadcast`].
     pub fn broadcast<T: Element>(self, io: impl AsFromRoot<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
         let site = self.site("broadcast", stream)?;
-        self.submit(prepare::broadcast(site, io.into(), root)?)
+        self.submit(prepare::broadcast(site, Rooted::from(io.into()), root)?)
     }
 
     /// Wraps `ncclAllGatherConfig`: as [`Communicator::all_gather`].
     pub fn all_gather<T: Element>(self, io: impl AsSendRecv<'a, T>, stream: &'a Stream) -> Result<()> {
         let site = self.site("all_gather", stream)?;
-        self.submit(prepare::all_gather(site, io.into())?)
+        self.submit(prepare::all_gather(site, Everywhere::from(io.into()))?)
     }
 
     /// Wraps `ncclReduceScatterConfig`: as [`Communicator::reduce_scatter`].
@@ -166,7 +167,7 @@ impl<'a> Configured<'_, 'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = self.site("reduce_scatter", stream)?;
-        self.submit(prepare::reduce_scatter(site, io.into(), op.reduction())?)
+        self.submit(prepare::reduce_scatter(site, Everywhere::from(io.into()), op.reduction())?)
     }
 
     /// Wraps `ncclAlltoAllConfig`: as [`Communicator::all_to_all`].
@@ -178,7 +179,9 @@ impl<'a> Configured<'_, 'a> {
     ) -> Result<()> {
         let site = self.site("all_to_all", stream)?;
         let mut made = None;
-        personal::all_to_all(site, send.into(), recv.into(), &mut |call| made = Some(call))?;
+        personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), &mut |call| {
+            made = Some(call)
+        })?;
         self.submit_if(made)
     }
 
@@ -186,7 +189,7 @@ impl<'a> Configured<'_, 'a> {
     pub fn gather<T: Element>(self, io: impl AsToRoot<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
         let site = self.site("gather", stream)?;
         let mut made = None;
-        personal::gather(site, io.into(), root, &mut |call| made = Some(call))?;
+        personal::gather(site, Rooted::from(io.into()), root, &mut |call| made = Some(call))?;
         self.submit_if(made)
     }
 
@@ -194,7 +197,7 @@ impl<'a> Configured<'_, 'a> {
     pub fn scatter<T: Element>(self, io: impl AsFromRoot<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
         let site = self.site("scatter", stream)?;
         let mut made = None;
-        personal::scatter(site, io.into(), root, &mut |call| made = Some(call))?;
+        personal::scatter(site, Rooted::from(io.into()), root, &mut |call| made = Some(call))?;
         self.submit_if(made)
     }
 

@@ -1,5 +1,6 @@
 //! The operations of groups.
 
+use super::calls::buffers::{Buffer, Everywhere, Rooted};
 use super::calls::io::{AsFromRoot, AsSendRecv, AsToRoot, Layout};
 use super::calls::prepare;
 use super::calls::site::Site;
@@ -50,7 +51,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_reduce", comm.inner(), stream)?;
-        self.calls().push(prepare::all_reduce(site, io.into(), op.reduction())?);
+        self.calls().push(prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction())?);
         Ok(())
     }
 
@@ -64,7 +65,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce", comm.inner(), stream)?;
-        self.calls().push(prepare::reduce(site, io.into(), op.reduction(), root)?);
+        self.calls().push(prepare::reduce(site, Rooted::from(io.into()), op.reduction(), root)?);
         Ok(())
     }
 
@@ -96,7 +97,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("broadcast", comm.inner(), stream)?;
-        self.calls().push(prepare::broadcast(site, io.into(), root)?);
+        self.calls().push(prepare::broadcast(site, Rooted::from(io.into()), root)?);
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_gather", comm.inner(), stream)?;
-        self.calls().push(prepare::all_gather(site, io.into())?);
+        self.calls().push(prepare::all_gather(site, Everywhere::from(io.into()))?);
         Ok(())
     }
 
@@ -121,7 +122,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter", comm.inner(), stream)?;
-        self.calls().push(prepare::reduce_scatter(site, io.into(), op.reduction())?);
+        self.calls().push(prepare::reduce_scatter(site, Everywhere::from(io.into()), op.reduction())?);
         Ok(())
     }
 
@@ -157,7 +158,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("send", comm.inner(), stream)?;
-        self.calls().push(prepare::send(site, data.into(), peer)?);
+        self.calls().push(prepare::send(site, Buffer::from(data.into()), peer)?);
         Ok(())
     }
 
@@ -170,7 +171,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("recv", comm.inner(), stream)?;
-        self.calls().push(prepare::recv(site, data.into(), peer)?);
+        self.calls().push(prepare::recv(site, Buffer::from(data.into()), peer)?);
         Ok(())
     }
 
@@ -184,7 +185,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("all_to_all", comm.inner(), stream)?;
         let push = &mut |call| self.calls().push(call);
-        personal::all_to_all(site, send.into(), recv.into(), push)
+        personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), push)
     }
 
     /// Records [`Communicator::gather`].
@@ -215,7 +216,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("gather", comm.inner(), stream)?;
         let push = &mut |call| self.calls().push(call);
-        personal::gather(site, io.into(), root, push)
+        personal::gather(site, Rooted::from(io.into()), root, push)
     }
 
     /// Records [`Communicator::scatter`].
@@ -228,7 +229,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("scatter", comm.inner(), stream)?;
         let push = &mut |call| self.calls().push(call);
-        personal::scatter(site, io.into(), root, push)
+        personal::scatter(site, Rooted::from(io.into()), root, push)
     }
 
     /// Records [`Communicator::all_to_all_v`].
@@ -262,7 +263,12 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("all_to_all_v", comm.inner(), stream)?;
         let push = &mut |call| self.calls().push(call);
-        variable::all_to_all_v(site, (send.into(), send_layout.into()), (recv.into(), recv_layout.into()), push)
+        variable::all_to_all_v(
+            site,
+            (Buffer::from(send.into()), send_layout.into()),
+            (Buffer::from(recv.into()), recv_layout.into()),
+            push,
+        )
     }
 
     /// Records [`Communicator::all_gather_v`].
@@ -275,7 +281,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("all_gather_v", comm.inner(), stream)?;
         let push = &mut |call| self.calls().push(call);
-        variable::all_gather_v(site, io.into(), layout.into(), push)
+        variable::all_gather_v(site, Everywhere::from(io.into()), layout.into(), push)
     }
 
     /// Records [`Communicator::reduce_scatter_v`].
@@ -289,7 +295,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", comm.inner(), stream)?;
         let push = &mut |call| self.calls().push(call);
-        variable::reduce_scatter_v(site, io.into(), layout.into(), op.reduction(), push)
+        variable::reduce_scatter_v(site, Everywhere::from(io.into()), layout.into(), op.reduction(), push)
     }
 
     /// Records [`Communicator::gather_v`].
@@ -303,7 +309,7 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("gather_v", comm.inner(), stream)?;
         let push = &mut |call| self.calls().push(call);
-        variable::gather_v(site, io.into(), layout.into(), root, push)
+        variable::gather_v(site, Rooted::from(io.into()), layout.into(), root, push)
     }
 
     /// Records [`Communicator::scatter_v`].
@@ -317,6 +323,6 @@ impl<'a> Group<'a> {
     ) -> Result<()> {
         let site = Site::new("scatter_v", comm.inner(), stream)?;
         let push = &mut |call| self.calls().push(call);
-        variable::scatter_v(site, io.into(), layout.into(), root, push)
+        variable::scatter_v(site, Rooted::from(io.into()), layout.into(), root, push)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use super::calls::buffers::Buffer;
 use super::calls::site::Site;
 use super::clique::Clique;
 use super::comm_buffer::CommBuffer;
@@ -209,7 +210,7 @@ impl Communicator {
         let site = Site::new(OPERATION, inner, stream)?;
         inner.check_rank(OPERATION, "peer", peer)?;
         let found = target.find(OPERATION, inner, peer)?;
-        let local = site.read(local)?;
+        let local = site.read(Buffer::from(local))?;
         if len == 0 {
             return one_sided::one(site, &What::Signal(peer));
         }
@@ -313,7 +314,7 @@ impl Communicator {
     ) -> Result<()> {
         const OPERATION: &str = "wait_signal_for";
         let site = Site::new(OPERATION, self.inner(), stream)?;
-        let memory = site.write(memory.into())?;
+        let memory = site.write(Buffer::from(memory.into()))?;
         if memory.bytes > 0 && !self.inner().windows.is_window(&memory) {
             let expected = "memory in a window of this communicator";
             return Err(Error::argument(OPERATION, "memory", expected, "memory outside of all"));

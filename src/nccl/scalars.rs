@@ -1,6 +1,6 @@
 //! Reductions of values that the host has, and wants back.
 
-use super::calls::io::SendRecv;
+use super::calls::buffers::Everywhere;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
@@ -83,7 +83,7 @@ impl Communicator {
         submit::outside_of_groups(operation)?;
         let values_here = values.as_mut();
         let mut buffer = DeviceBuffer::from_slice(stream, values_here)?;
-        submit::one(&prepare::all_reduce(site, SendRecv::InPlace(buffer.as_slice_mut()), op.reduction())?)?;
+        submit::one(&prepare::all_reduce(site, Everywhere::InPlace(buffer.as_slice_mut().into()), op.reduction())?)?;
         buffer.as_slice().copy_to_slice_until(operation, stream, values_here, &deadline)?;
         Ok(values)
     }

@@ -1,6 +1,7 @@
 //! What is asked of NCCL: checked, and not made yet.
 
 pub(crate) mod backing;
+pub(crate) mod buffers;
 pub(crate) mod call;
 #[cfg(nccl_ge_2_31)]
 pub(crate) mod call_config;

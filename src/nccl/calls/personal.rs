@@ -1,7 +1,7 @@
 //! All-to-all, gather and scatter: calls of their own since NCCL 2.28, messages in one group before.
 
+use super::buffers::{Buffer, Rooted};
 use super::call::Call;
-use super::io::{FromRoot, ToRoot};
 #[cfg(nccl_ge_2_28)]
 use super::kind::Kind;
 #[cfg(nccl_ge_2_28)]
@@ -9,23 +9,22 @@ use super::mixed;
 #[cfg(not(nccl_ge_2_28))]
 use super::pieces::{recv_part, send_part};
 use super::site::Site;
-use crate::cuda::{Slice, SliceMut};
-use crate::element::Element;
 use crate::error::{Error, Result};
 
 /// Every rank sends part `r` of `send` to rank `r`, and receives into part `r` of `recv` what rank `r` sent it.
-pub(crate) fn all_to_all<'a, T: Element>(
+pub(crate) fn all_to_all<'a>(
     site: Site<'a>,
-    send: Slice<'a, T>,
-    recv: SliceMut<'a, T>,
-    push: &mut impl FnMut(Call<'a>),
+    send: Buffer<'a>,
+    recv: Buffer<'a>,
+    push: &mut dyn FnMut(Call<'a>),
 ) -> Result<()> {
-    let part = site.part("send", send.len())?;
-    site.at_least("recv", send.len(), recv.len())?;
+    let part = site.part("send", send.len)?;
+    site.at_least("recv", send.len, recv.len)?;
+    let of = send.elements;
     let (send, recv) = (site.read(send)?, site.write(recv)?);
     #[cfg(nccl_ge_2_28)]
     {
-        let mut call = site.call::<T>(Kind::AllToAll, part);
+        let mut call = site.call(Kind::AllToAll, of, part);
         call.send = Some(send);
         call.recv = Some(recv);
         mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
@@ -33,39 +32,35 @@ pub(crate) fn all_to_all<'a, T: Element>(
     }
     #[cfg(not(nccl_ge_2_28))]
     for peer in 0..site.comm.size {
-        push(send_part::<T>(&site, send, (peer * part, part), peer));
-        push(recv_part::<T>(&site, recv, (peer * part, part), peer));
+        push(send_part(&site, (send, of), (peer * part, part), peer));
+        push(recv_part(&site, (recv, of), (peer * part, part), peer));
     }
     Ok(())
 }
 
 /// Every rank sends `send` to the root, which receives it into the part of that rank.
-pub(crate) fn gather<'a, T: Element>(
-    site: Site<'a>,
-    io: ToRoot<'a, T>,
-    root: usize,
-    push: &mut impl FnMut(Call<'a>),
-) -> Result<()> {
+pub(crate) fn gather<'a>(site: Site<'a>, io: Rooted<'a>, root: usize, push: &mut dyn FnMut(Call<'a>)) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
+    let of = io.elements();
     let (part, send, recv) = match io {
-        ToRoot::OutOfPlace { send, recv } if site.is_root(root) => {
-            site.at_least("recv", site.all("send", send.len())?, recv.len())?;
-            (send.len(), Some(site.read(send)?), Some(site.write(recv)?))
+        Rooted::OutOfPlace { send, recv } if site.is_root(root) => {
+            site.at_least("recv", site.all("send", send.len)?, recv.len)?;
+            (send.len, Some(site.read(send)?), Some(site.write(recv)?))
         }
-        ToRoot::OutOfPlace { send, .. } => (send.len(), Some(site.read(send)?), None),
-        ToRoot::InPlace(buffer) if site.is_root(root) => {
-            (site.part("buffer", buffer.len())?, None, Some(site.in_place(buffer)?))
+        Rooted::OutOfPlace { send, .. } => (send.len, Some(site.read(send)?), None),
+        Rooted::InPlace(buffer) if site.is_root(root) => {
+            (site.part("buffer", buffer.len)?, None, Some(site.in_place(buffer)?))
         }
-        ToRoot::InPlace(_) => return Err(only_at_the_root(&site, "SendOnly")),
-        ToRoot::SendOnly(_) if site.is_root(root) => return Err(site.root_only("recv", "SendOnly")),
-        ToRoot::SendOnly(send) => (send.len(), Some(site.read(send)?), None),
+        Rooted::InPlace(_) => return Err(only_at_the_root(&site, "SendOnly")),
+        Rooted::Other(_) if site.is_root(root) => return Err(site.root_only("recv", "SendOnly")),
+        Rooted::Other(send) => (send.len, Some(site.read(send)?), None),
     };
     #[cfg(nccl_ge_2_28)]
     {
-        let mut call = site.call::<T>(Kind::Gather { root }, part);
+        let mut call = site.call(Kind::Gather { root }, of, part);
         call.send = send;
         call.recv = recv;
-        call.send_in_recv = send.is_none().then_some(root * part * size_of::<T>());
+        call.send_in_recv = send.is_none().then_some(root * part * of.size);
         mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
         push(call);
     }
@@ -73,47 +68,43 @@ pub(crate) fn gather<'a, T: Element>(
     {
         if let Some(recv) = recv {
             for peer in (0..site.comm.size).filter(|&peer| peer != root || send.is_some()) {
-                push(recv_part::<T>(&site, recv, (peer * part, part), peer));
+                push(recv_part(&site, (recv, of), (peer * part, part), peer));
             }
         }
         if let Some(send) = send {
-            push(send_part::<T>(&site, send, (0, part), root));
+            push(send_part(&site, (send, of), (0, part), root));
         }
     }
     Ok(())
 }
 
 /// The root sends part `r` of `send` to rank `r`.
-pub(crate) fn scatter<'a, T: Element>(
-    site: Site<'a>,
-    io: FromRoot<'a, T>,
-    root: usize,
-    push: &mut impl FnMut(Call<'a>),
-) -> Result<()> {
+pub(crate) fn scatter<'a>(site: Site<'a>, io: Rooted<'a>, root: usize, push: &mut dyn FnMut(Call<'a>)) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
+    let of = io.elements();
     // In place, the root sends the parts of the others and keeps its own where it is.
     let (part, send, recv, in_place) = match io {
-        FromRoot::OutOfPlace { send, recv } => {
-            let part = site.part("send", send.len())?;
-            site.at_least("recv", part, recv.len())?;
+        Rooted::OutOfPlace { send, recv } => {
+            let part = site.part("send", send.len)?;
+            site.at_least("recv", part, recv.len)?;
             let send = site.is_root(root).then(|| site.read(send)).transpose()?;
             (part, send, site.write(recv)?, false)
         }
-        FromRoot::InPlace(buffer) if site.is_root(root) => {
-            (site.part("buffer", buffer.len())?, None, site.in_place(buffer)?, true)
+        Rooted::InPlace(buffer) if site.is_root(root) => {
+            (site.part("buffer", buffer.len)?, None, site.in_place(buffer)?, true)
         }
-        FromRoot::InPlace(_) => return Err(only_at_the_root(&site, "RecvOnly")),
-        FromRoot::RecvOnly(_) if site.is_root(root) => return Err(site.root_only("send", "RecvOnly")),
-        FromRoot::RecvOnly(recv) => (recv.len(), None, site.write(recv)?, false),
+        Rooted::InPlace(_) => return Err(only_at_the_root(&site, "RecvOnly")),
+        Rooted::Other(_) if site.is_root(root) => return Err(site.root_only("send", "RecvOnly")),
+        Rooted::Other(recv) => (recv.len, None, site.write(recv)?, false),
     };
     #[cfg(nccl_ge_2_28)]
     {
-        let mut call = site.call::<T>(Kind::Scatter { root }, part);
+        let mut call = site.call(Kind::Scatter { root }, of, part);
         call.send = send;
         call.recv = Some(recv);
         if in_place {
             call.send_in_recv = Some(0);
-            call.recv_offset = root * part * size_of::<T>();
+            call.recv_offset = root * part * of.size;
         }
         mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
         push(call);
@@ -123,11 +114,11 @@ pub(crate) fn scatter<'a, T: Element>(
         let from = if in_place { Some(recv) } else { send };
         if let Some(from) = from {
             for peer in (0..site.comm.size).filter(|&peer| peer != root || !in_place) {
-                push(send_part::<T>(&site, from, (peer * part, part), peer));
+                push(send_part(&site, (from, of), (peer * part, part), peer));
             }
         }
         if !in_place {
-            push(recv_part::<T>(&site, recv, (0, part), root));
+            push(recv_part(&site, (recv, of), (0, part), root));
         }
     }
     Ok(())

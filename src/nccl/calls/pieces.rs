@@ -1,39 +1,36 @@
 //! Parts of a buffer, by which operations are made of others.
 
+use super::buffers::Elements;
 use super::call::Call;
 use super::kind::Kind;
 use super::site::Site;
 use crate::cuda::Region;
-use crate::element::Element;
 
 /// `count` elements at element `offset` of a region whose bounds were checked.
-#[inline]
-pub(crate) fn part<T: Element>(region: Region<'_>, offset: usize, count: usize) -> Region<'_> {
-    region.part(offset * size_of::<T>(), count * size_of::<T>())
+pub(crate) fn part(region: Region<'_>, of: Elements, (offset, count): (usize, usize)) -> Region<'_> {
+    region.part(offset * of.size, count * of.size)
 }
 
 /// A message of a part of `from` to `peer`.
-#[inline]
-pub(crate) fn send_part<'a, T: Element>(
+pub(crate) fn send_part<'a>(
     site: &Site<'a>,
-    from: Region<'a>,
-    (offset, count): (usize, usize),
+    (from, of): (Region<'a>, Elements),
+    place: (usize, usize),
     peer: usize,
 ) -> Call<'a> {
-    let mut call = site.call::<T>(Kind::Send { peer }, count);
-    call.send = Some(part::<T>(from, offset, count));
+    let mut call = site.call(Kind::Send { peer }, of, place.1);
+    call.send = Some(part(from, of, place));
     call
 }
 
 /// A message from `peer` into a part of `to`.
-#[inline]
-pub(crate) fn recv_part<'a, T: Element>(
+pub(crate) fn recv_part<'a>(
     site: &Site<'a>,
-    to: Region<'a>,
-    (offset, count): (usize, usize),
+    (to, of): (Region<'a>, Elements),
+    place: (usize, usize),
     peer: usize,
 ) -> Call<'a> {
-    let mut call = site.call::<T>(Kind::Recv { peer }, count);
-    call.recv = Some(part::<T>(to, offset, count));
+    let mut call = site.call(Kind::Recv { peer }, of, place.1);
+    call.recv = Some(part(to, of, place));
     call
 }

@@ -1,9 +1,9 @@
 //! What C is told of a reduction.
 
+use super::buffers::Elements;
 use super::float8;
 use super::site::Site;
 use crate::cuda::Region;
-use crate::element::Reduce;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -22,10 +22,9 @@ pub(crate) enum Reduction<'a> {
 
 impl<'a> Reduction<'a> {
     /// What C is told at `site`, for elements that the devices can reduce; a pre-multiplied sum must be of its communicator.
-    #[inline]
-    pub(crate) fn to_raw<T: Reduce>(self, site: &Site<'_>) -> Result<sys::ncclRedOp_t> {
-        if const { T::KIND.is_float8() } {
-            float8::check(site, T::KIND, matches!(self, Self::PreMul { .. }))?;
+    pub(crate) fn to_raw(self, site: &Site<'_>, of: Elements) -> Result<sys::ncclRedOp_t> {
+        if let Some(kind) = of.kind.filter(|kind| kind.is_float8()) {
+            float8::check(site, kind, matches!(self, Self::PreMul { .. }))?;
         }
         match self {
             // Of one rank the average is the sum; NCCL multiplies by 1 instead, with a kernel that `one_rank` tells about.

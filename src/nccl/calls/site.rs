@@ -1,12 +1,12 @@
 //! Where an operation is to run, and what is checked there: devices, memory, lengths.
 
+use super::buffers::{Buffer, Elements};
 use super::call::Call;
 use super::kind::Kind;
-use crate::cuda::{Access, Device, Region, Slice, SliceMut, Stream};
-use crate::element::{self, Element, ElementKind};
+use crate::cuda::{Access, Device, Region, Stream};
+use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
-use crate::nccl::validate::element_type::Type;
 
 /// Where an operation is to run.
 #[derive(Clone, Copy)]
@@ -66,33 +66,33 @@ impl<'a> Site<'a> {
     }
 
     #[inline]
-    pub(crate) fn read<T: Element>(&self, slice: Slice<'a, T>) -> Result<Region<'a>> {
-        self.check_region("send", slice.region(), Access::Read)
+    pub(crate) fn read(&self, buffer: Buffer<'a>) -> Result<Region<'a>> {
+        self.check_region("send", buffer.region, Access::Read)
     }
 
     #[inline]
-    pub(crate) fn write<T: Element>(&self, slice: SliceMut<'a, T>) -> Result<Region<'a>> {
-        self.check_region("recv", slice.into_region(), Access::Write)
+    pub(crate) fn write(&self, buffer: Buffer<'a>) -> Result<Region<'a>> {
+        self.check_region("recv", buffer.region, Access::Write)
     }
 
     /// One buffer that is read and written.
     #[inline]
-    pub(crate) fn in_place<T: Element>(&self, slice: SliceMut<'a, T>) -> Result<Region<'a>> {
-        self.check_region("buffer", slice.into_region(), Access::Write)
+    pub(crate) fn in_place(&self, buffer: Buffer<'a>) -> Result<Region<'a>> {
+        self.check_region("buffer", buffer.region, Access::Write)
     }
 
     #[inline]
-    pub(crate) fn call<T: Element>(&self, kind: Kind, count: usize) -> Call<'a> {
-        let of = Type::of::<T>();
+    pub(crate) fn call(&self, kind: Kind, elements: Elements, count: usize) -> Call<'a> {
+        let of = elements.of;
         // What a rank counts lies in its memory, so that the bytes can be counted, too.
-        let (told, carried) = match const { element::kind::<T>() } {
+        let (compared, carried) = match elements.kind {
             Some(element) => (count, (kind.carrier(element), count)),
             None => {
-                let bytes = count * size_of::<T>();
+                let bytes = count * elements.size;
                 (if of.is_shared() { bytes } else { count }, (ElementKind::U8, bytes))
             }
         };
-        Call::new(self.operation, self.comm, self.stream, kind, (of, told), carried)
+        Call::new(self.operation, self.comm, self.stream, kind, (of, compared), carried)
     }
 
     /// `count` elements for each rank.

@@ -3,6 +3,7 @@
 use crate::cuda::{AsSlice, AsSliceMut, Stream};
 use crate::element::{Element, Reduce};
 use crate::error::Result;
+use crate::nccl::calls::buffers::{Buffer, Everywhere, Rooted};
 use crate::nccl::calls::io::{AsFromRoot, AsSendRecv, AsToRoot};
 use crate::nccl::calls::site::Site;
 use crate::nccl::calls::{personal, prepare};
@@ -51,7 +52,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_reduce", self.inner(), stream)?;
-        submit::one(&prepare::all_reduce(site, io.into(), op.reduction())?)
+        submit::one(&prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction())?)
     }
 
     /// Wraps `ncclReduce`: reduces the elements of all ranks, position by position, and gives the result to `root`.
@@ -85,7 +86,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce", self.inner(), stream)?;
-        submit::one(&prepare::reduce(site, io.into(), op.reduction(), root)?)
+        submit::one(&prepare::reduce(site, Rooted::from(io.into()), op.reduction(), root)?)
     }
 
     /// Wraps `ncclBroadcast`: gives every rank the elements of `root`.
@@ -116,7 +117,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("broadcast", self.inner(), stream)?;
-        submit::one(&prepare::broadcast(site, io.into(), root)?)
+        submit::one(&prepare::broadcast(site, Rooted::from(io.into()), root)?)
     }
 
     /// Wraps `ncclAllGather`: gives every rank the elements of all, one rank's after the other's.
@@ -142,7 +143,7 @@ impl Communicator {
     /// ```
     pub fn all_gather<'a, T: Element>(&'a self, io: impl AsSendRecv<'a, T>, stream: &'a Stream) -> Result<()> {
         let site = Site::new("all_gather", self.inner(), stream)?;
-        submit::one(&prepare::all_gather(site, io.into())?)
+        submit::one(&prepare::all_gather(site, Everywhere::from(io.into()))?)
     }
 
     /// Wraps `ncclReduceScatter`: reduces the elements of all ranks and gives each rank its part of the result.
@@ -174,7 +175,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter", self.inner(), stream)?;
-        submit::one(&prepare::reduce_scatter(site, io.into(), op.reduction())?)
+        submit::one(&prepare::reduce_scatter(site, Everywhere::from(io.into()), op.reduction())?)
     }
 
     /// Wraps `ncclAlltoAll`: sends part `r` of `send` to rank `r`, and receives what rank `r` sent into part `r` of `recv`. Before NCCL 2.28, a
@@ -208,7 +209,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("all_to_all", self.inner(), stream)?;
         let mut calls = Calls::new();
-        personal::all_to_all(site, send.into(), recv.into(), &mut |call| calls.push(call))?;
+        personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 
@@ -240,7 +241,7 @@ impl Communicator {
     pub fn gather<'a, T: Element>(&'a self, io: impl AsToRoot<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
         let site = Site::new("gather", self.inner(), stream)?;
         let mut calls = Calls::new();
-        personal::gather(site, io.into(), root, &mut |call| calls.push(call))?;
+        personal::gather(site, Rooted::from(io.into()), root, &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 
@@ -276,7 +277,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("scatter", self.inner(), stream)?;
         let mut calls = Calls::new();
-        personal::scatter(site, io.into(), root, &mut |call| calls.push(call))?;
+        personal::scatter(site, Rooted::from(io.into()), root, &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 }

@@ -3,6 +3,7 @@
 use crate::cuda::{AsSlice, AsSliceMut, Stream};
 use crate::element::Element;
 use crate::error::Result;
+use crate::nccl::calls::buffers::Buffer;
 use crate::nccl::calls::prepare;
 use crate::nccl::calls::site::Site;
 use crate::nccl::communicator::Communicator;
@@ -36,7 +37,7 @@ impl Communicator {
     /// ```
     pub fn send<'a, T: Element>(&'a self, data: impl AsSlice<'a, T>, peer: usize, stream: &'a Stream) -> Result<()> {
         let site = Site::new("send", self.inner(), stream)?;
-        submit::one(&prepare::send(site, data.into(), peer)?)
+        submit::one(&prepare::send(site, Buffer::from(data.into()), peer)?)
     }
 
     /// Wraps `ncclRecv`: receives elements from `peer`, which sends them with `send` and the same count.
@@ -65,6 +66,6 @@ impl Communicator {
     /// ```
     pub fn recv<'a, T: Element>(&'a self, data: impl AsSliceMut<'a, T>, peer: usize, stream: &'a Stream) -> Result<()> {
         let site = Site::new("recv", self.inner(), stream)?;
-        submit::one(&prepare::recv(site, data.into(), peer)?)
+        submit::one(&prepare::recv(site, Buffer::from(data.into()), peer)?)
     }
 }

@@ -3,6 +3,7 @@
 use crate::cuda::{AsSlice, AsSliceMut, Stream};
 use crate::element::{Element, Reduce};
 use crate::error::Result;
+use crate::nccl::calls::buffers::{Buffer, Everywhere, Rooted};
 use crate::nccl::calls::io::{AsFromRoot, AsSendRecv, AsToRoot, Layout};
 use crate::nccl::calls::site::Site;
 use crate::nccl::calls::variable;
@@ -48,8 +49,8 @@ impl Communicator {
         let mut calls = Calls::with_capacity(2 * self.size());
         variable::all_to_all_v(
             site,
-            (send.into(), send_layout.into()),
-            (recv.into(), recv_layout.into()),
+            (Buffer::from(send.into()), send_layout.into()),
+            (Buffer::from(recv.into()), recv_layout.into()),
             &mut |call| calls.push(call),
         )?;
         submit::all(&calls)
@@ -84,7 +85,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("all_gather_v", self.inner(), stream)?;
         let mut calls = Calls::with_capacity(self.size());
-        variable::all_gather_v(site, io.into(), layout.into(), &mut |call| calls.push(call))?;
+        variable::all_gather_v(site, Everywhere::from(io.into()), layout.into(), &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 
@@ -120,7 +121,9 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", self.inner(), stream)?;
         let mut calls = Calls::with_capacity(self.size());
-        variable::reduce_scatter_v(site, io.into(), layout.into(), op.reduction(), &mut |call| calls.push(call))?;
+        variable::reduce_scatter_v(site, Everywhere::from(io.into()), layout.into(), op.reduction(), &mut |call| {
+            calls.push(call)
+        })?;
         submit::all(&calls)
     }
 
@@ -158,7 +161,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("gather_v", self.inner(), stream)?;
         let mut calls = Calls::with_capacity(self.size());
-        variable::gather_v(site, io.into(), layout.into(), root, &mut |call| calls.push(call))?;
+        variable::gather_v(site, Rooted::from(io.into()), layout.into(), root, &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 
@@ -196,7 +199,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("scatter_v", self.inner(), stream)?;
         let mut calls = Calls::with_capacity(self.size());
-        variable::scatter_v(site, io.into(), layout.into(), root, &mut |call| calls.push(call))?;
+        variable::scatter_v(site, Rooted::from(io.into()), layout.into(), root, &mut |call| calls.push(call))?;
         submit::all(&calls)
     }
 }

@@ -6,9 +6,7 @@ use gpucomm::nccl::CommBuffer;
 
 use super::buffers::Rank;
 use super::data::{Data, Holds, Segment};
-use super::enqueue::Call;
 use super::number::Number;
-use super::timing::{Loop, Stride};
 use crate::failure::{Failure, Result};
 
 /// Elements that are copied and compared at a time.
@@ -30,18 +28,6 @@ impl std::ops::AddAssign for Found {
     }
 }
 
-/// Fills the buffers, runs `call` once, within a graph or not, and looks at what it did.
-pub fn check<T: Number>(ranks: &mut [Rank<'_, T>], call: &Call, data: &Data, captured: bool) -> Result<Found> {
-    let in_place = call.in_place;
-    each(ranks, |rank| prepare(rank, data, in_place))?;
-    Loop { call, times: 1, stride: Stride::NONE }.run(ranks, captured.into(), || Ok(()))?;
-    let mut found = Found::default();
-    for part in each(ranks, |rank| examine(rank, data, in_place))? {
-        found += part;
-    }
-    Ok(found)
-}
-
 /// Does `work` for each rank; on threads of their own if there are several, since this is the slow part.
 pub fn each<I: Send, R: Send>(items: &mut [I], work: impl Fn(&mut I) -> Result<R> + Sync) -> Result<Vec<R>> {
     if let [one] = items {
@@ -58,7 +44,7 @@ pub fn each<I: Send, R: Send>(items: &mut [I], work: impl Fn(&mut I) -> Result<R
 }
 
 /// Poisons both buffers, guards and all, and writes the input.
-fn prepare<T: Number>(rank: &mut Rank<'_, T>, data: &Data, in_place: bool) -> Result<()> {
+pub fn prepare<T: Number>(rank: &mut Rank<'_, T>, data: &Data, in_place: bool) -> Result<()> {
     let guard = Rank::<T>::GUARD;
     let source = data.source(rank.comm.rank(), in_place);
     rank.recv.slice_mut(0..data.region(in_place) + 2 * guard).fill(&rank.stream, T::POISON)?;
@@ -80,7 +66,7 @@ fn prepare<T: Number>(rank: &mut Rank<'_, T>, data: &Data, in_place: bool) -> Re
 }
 
 /// Compares both buffers with what they must hold now.
-fn examine<T: Number>(rank: &mut Rank<'_, T>, data: &Data, in_place: bool) -> Result<Found> {
+pub fn examine<T: Number>(rank: &mut Rank<'_, T>, data: &Data, in_place: bool) -> Result<Found> {
     let me = rank.comm.rank();
     let guard = Rank::<T>::GUARD;
     let mut reader = Reader::new(&rank.stream, data);
@@ -157,50 +143,12 @@ fn compare<T: Number>(got: &[T], want: &[T], tolerance: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #[cfg(gpucomm_emulator)]
-    use gpucomm::{Clique, Device, ElementKind};
-
     use super::*;
-    #[cfg(gpucomm_emulator)]
-    use crate::{options::Buffers, options::RedOp, perf::operation::Operation};
 
     #[test]
     fn comparing() {
         assert_eq!(compare(&[1, 2, 3], &[1, 5, 4], 0.0), 2);
         assert_eq!(compare(&[1.0f32, 2.0, f32::NAN], &[1.0, 2.1, 3.0], 0.0), 2);
         assert_eq!(compare(&[1.0f32, 2.0, f32::NAN, f32::INFINITY], &[1.0, 2.1, 3.0, 1.0], 0.2), 2);
-    }
-
-    /// What a check must find: results that are wrong, and writes where none belong.
-    #[test]
-    #[cfg(gpucomm_emulator)]
-    fn what_is_wrong_is_found() {
-        const LEN: usize = 1000;
-        let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
-        let mut ranks = [Rank::<f32>::new(&clique.ranks()[0], LEN * 4, Buffers::Plain, &[]).unwrap()];
-        let operation = Operation::AllReduce;
-        let shape = operation.shape(LEN * 4, 4, 1);
-        let data = |salt| Data::new(operation, Some(RedOp::Sum), ElementKind::F32, shape, 0, salt);
-        for in_place in [false, true] {
-            let call = Call { operation, redop: Some(RedOp::Sum), root: 0, in_place, shape };
-            assert_eq!(check(&mut ranks, &call, &data(1), false).unwrap(), Found::default());
-            let rank = &mut ranks[0];
-            let other = examine(rank, &data(2), in_place).unwrap();
-            assert!(other.wrong > LEN as u64 - 10 && (other.outside == 0) == in_place, "{other:?}");
-
-            let guard = Rank::<f32>::GUARD;
-            let mut spoil = |places: &[usize], send: bool| {
-                for &place in places {
-                    let buffer = if send { &mut rank.send } else { &mut rank.recv };
-                    buffer.slice_mut(place..place + 1).fill(&rank.stream, f32::NAN).unwrap();
-                }
-                examine(rank, &data(1), in_place).unwrap()
-            };
-            assert_eq!(spoil(&[guard, guard + LEN - 1, guard + 7], false), Found { wrong: 3, outside: 0 });
-            let outside = [0, guard - 1, guard + LEN, 2 * guard + LEN - 1];
-            assert_eq!(spoil(&outside, false), Found { wrong: 3, outside: 4 });
-            let sent = spoil(&[guard - 1, guard + 5, guard + LEN], true);
-            assert_eq!(sent, Found { wrong: 3, outside: if in_place { 4 } else { 7 } });
-        }
     }
 }

@@ -6,11 +6,12 @@ use gpucomm::{ElementKind, bf16, f16};
 use gpucomm::{F8E4M3, F8E5M2};
 
 use super::buffers::Rank;
-use super::check::{Found, check, each};
+use super::check::{Found, each};
 use super::data::Data;
 use super::enqueue::Call;
 use super::kinds;
 use super::number::Number;
+use super::ranks::Ranks;
 use super::report::Report;
 use super::row::{Row, Setup, Timing};
 use super::team::Team;
@@ -76,11 +77,17 @@ impl Member<'_> {
         // All at the same time, since all ranks make windows, and register, together.
         let mut comms = self.comms.to_vec();
         let mut ranks = each(&mut comms, |comm| Rank::<T>::new(comm, bytes, buffers, &reductions))?;
-        self.warm_up(&mut ranks, reductions[0])?;
+        self.sweep(&mut ranks)
+    }
+
+    /// Measures every reduction, root and size.
+    fn sweep(&mut self, ranks: &mut dyn Ranks<'_>) -> Result<()> {
+        let reductions = self.options.reductions();
+        self.warm_up(ranks, reductions[0])?;
         for redop in reductions {
             for root in self.options.roots() {
                 for size in sweep(self.options.min, self.options.max, self.options.step) {
-                    self.row(&mut ranks, redop, root, size)?;
+                    self.row(ranks, redop, root, size)?;
                 }
             }
         }
@@ -89,17 +96,15 @@ impl Member<'_> {
 
     /// Runs the operation at all sizes before the first is timed: NCCL connects the ranks at the first use of each of its
     /// algorithms, and devices that idle are slow at first.
-    fn warm_up<T: Number>(&self, ranks: &mut [Rank<'_, T>], redop: Option<RedOp>) -> Result<()> {
-        let (operation, options) = (self.options.operation, self.options);
+    fn warm_up(&self, ranks: &mut dyn Ranks<'_>, redop: Option<RedOp>) -> Result<()> {
+        let (operation, options, element) = (self.options.operation, self.options, ranks.kind().size());
         let root = options.roots().into_iter().next().and_then(|root| usize::try_from(root).ok()).unwrap_or(0);
         for size in sweep(options.min, options.max, Step::Factor(2)) {
-            let shape = operation.shape(size, size_of::<T>(), options.ranks());
-            let stride = Stride::new(shape.extent(), options.max / size_of::<T>());
+            let shape = operation.shape(size, element, options.ranks());
+            let stride = Stride::new(shape.extent(), options.max / element);
             for in_place in [false, true] {
                 if !in_place || operation.in_place() {
-                    for rank in &mut *ranks {
-                        rank.lay_out(operation, &shape);
-                    }
+                    ranks.lay_out(operation, &shape);
                     let call = Call { operation, redop, root, in_place, shape };
                     Loop { call: &call, times: options.warmup, stride }.run(ranks, 0, || Ok(()))?;
                 }
@@ -108,22 +113,14 @@ impl Member<'_> {
         Ok(())
     }
 
-    fn row<T: Number>(
-        &mut self,
-        ranks: &mut [Rank<'_, T>],
-        redop: Option<RedOp>,
-        root: i64,
-        size: usize,
-    ) -> Result<()> {
+    fn row(&mut self, ranks: &mut dyn Ranks<'_>, redop: Option<RedOp>, root: i64, size: usize) -> Result<()> {
         let operation = self.options.operation;
-        let shape = operation.shape(size, size_of::<T>(), self.options.ranks());
-        let (kind, redop_name) = (kind_name(T::KIND), redop.map_or("none", RedOp::name));
+        let shape = operation.shape(size, ranks.kind().size(), self.options.ranks());
+        let (kind, redop_name) = (kind_name(ranks.kind()), redop.map_or("none", RedOp::name));
         if self.team.member() == 0 {
             self.team.progress(&format!("{} {kind} {redop_name} {} ...", operation.name(), human(size)))?;
         }
-        for rank in &mut *ranks {
-            rank.lay_out(operation, &shape);
-        }
+        ranks.lay_out(operation, &shape);
         let mut call = Call { operation, redop, root: usize::try_from(root).unwrap_or(0), in_place: false, shape };
         let out_of_place = self.measure(ranks, &call)?;
         let in_place = if operation.in_place() {
@@ -141,20 +138,20 @@ impl Member<'_> {
         self.print(&line)
     }
 
-    fn measure<T: Number>(&mut self, ranks: &mut [Rank<'_, T>], call: &Call) -> Result<Timing> {
+    fn measure(&mut self, ranks: &mut dyn Ranks<'_>, call: &Call) -> Result<Timing> {
         let options = self.options;
-        let stride = Stride::new(call.shape.extent(), options.max / size_of::<T>());
+        let stride = Stride::new(call.shape.extent(), options.max / ranks.kind().size());
         Loop { call, times: options.warmup, stride }.run(ranks, 0, || Ok(()))?;
         let launches = self.way.launches;
         let seconds = Loop { call, times: options.iterations, stride }.run(ranks, launches, || self.team.start())?;
-        ranks.iter().try_for_each(|rank| rank.comm.async_error())?;
+        ranks.each().iter().try_for_each(|(comm, _)| comm.async_error())?;
         let seconds = options.average.of(&self.team.gather(seconds)?);
         let (algbw, busbw) = call.operation.bandwidth(&call.shape, seconds);
 
         let mut found = None;
         for _ in 0..options.checks {
             self.salt += 1;
-            let data = Data::new(call.operation, call.redop, T::KIND, call.shape, call.root, self.salt);
+            let data = Data::new(call.operation, call.redop, ranks.kind(), call.shape, call.root, self.salt);
             let mine = check(ranks, call, &data, launches > 0)?;
             let total = |values: Vec<f64>| values.iter().sum::<f64>() as u64;
             let all = Found {
@@ -167,5 +164,54 @@ impl Member<'_> {
             }
         }
         Ok(Timing { seconds, algbw, busbw, found })
+    }
+}
+
+/// Fills the buffers, runs `call` once, within a graph or not, and looks at what it did.
+fn check(ranks: &mut dyn Ranks<'_>, call: &Call, data: &Data, captured: bool) -> Result<Found> {
+    ranks.prepare(data, call.in_place)?;
+    Loop { call, times: 1, stride: Stride::NONE }.run(ranks, captured.into(), || Ok(()))?;
+    ranks.examine(data, call.in_place)
+}
+
+#[cfg(all(test, gpucomm_emulator))]
+mod tests {
+    use gpucomm::{Clique, Device};
+
+    use super::*;
+    use crate::options::Buffers;
+    use crate::perf::check::examine;
+    use crate::perf::operation::Operation;
+
+    /// What a check must find: results that are wrong, and writes where none belong.
+    #[test]
+    fn what_is_wrong_is_found() {
+        const LEN: usize = 1000;
+        let clique = Clique::init_all(&[Device::new(0).unwrap()]).unwrap();
+        let mut ranks = vec![Rank::<f32>::new(&clique.ranks()[0], LEN * 4, Buffers::Plain, &[]).unwrap()];
+        let operation = Operation::AllReduce;
+        let shape = operation.shape(LEN * 4, 4, 1);
+        let data = |salt| Data::new(operation, Some(RedOp::Sum), ElementKind::F32, shape, 0, salt);
+        for in_place in [false, true] {
+            let call = Call { operation, redop: Some(RedOp::Sum), root: 0, in_place, shape };
+            assert_eq!(check(&mut ranks, &call, &data(1), false).unwrap(), Found::default());
+            let rank = &mut ranks[0];
+            let other = examine(rank, &data(2), in_place).unwrap();
+            assert!(other.wrong > LEN as u64 - 10 && (other.outside == 0) == in_place, "{other:?}");
+
+            let guard = Rank::<f32>::GUARD;
+            let mut spoil = |places: &[usize], send: bool| {
+                for &place in places {
+                    let buffer = if send { &mut rank.send } else { &mut rank.recv };
+                    buffer.slice_mut(place..place + 1).fill(&rank.stream, f32::NAN).unwrap();
+                }
+                examine(rank, &data(1), in_place).unwrap()
+            };
+            assert_eq!(spoil(&[guard, guard + LEN - 1, guard + 7], false), Found { wrong: 3, outside: 0 });
+            let outside = [0, guard - 1, guard + LEN, 2 * guard + LEN - 1];
+            assert_eq!(spoil(&outside, false), Found { wrong: 3, outside: 4 });
+            let sent = spoil(&[guard - 1, guard + 5, guard + LEN], true);
+            assert_eq!(sent, Found { wrong: 3, outside: if in_place { 4 } else { 7 } });
+        }
     }
 }

@@ -16,6 +16,7 @@ pub mod plot;
 mod procs;
 mod progress;
 mod rank;
+mod ranks;
 mod report;
 mod row;
 mod table;

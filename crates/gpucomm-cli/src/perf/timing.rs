@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gpucomm::nccl::Communicator;
 use gpucomm::{Backend, Error, Graph, Stream};
 
-use super::buffers::Rank;
-use super::enqueue::{Call, enqueue};
-use super::number::Number;
+use super::enqueue::Call;
+use super::ranks::Ranks;
 use crate::failure::Result;
 
 /// How far apart successive calls are, so that they do not all find the same memory in the caches: as nccl-tests does
@@ -38,10 +38,10 @@ pub struct Loop<'a> {
 
 impl Loop<'_> {
     /// Enqueues it without waiting in between.
-    fn enqueue<T: Number>(self, ranks: &mut [Rank<'_, T>], streams: &[&Stream]) -> gpucomm::Result<()> {
+    fn enqueue(self, ranks: &mut dyn Ranks<'_>, streams: &[&Stream]) -> gpucomm::Result<()> {
         let mut place = 0;
         for _ in 0..self.times {
-            enqueue(ranks, streams, self.call, place * self.stride.extent)?;
+            ranks.enqueue(streams, self.call, place * self.stride.extent)?;
             place += 1;
             if place == self.stride.places {
                 place = 0;
@@ -52,14 +52,9 @@ impl Loop<'_> {
 
     /// Runs it: straight away if `launches` is 0, else captured once and launched so often. Says how many seconds a call took on this
     /// thread's ranks, from the moment when `ready` has returned.
-    pub fn run<T: Number>(
-        self,
-        ranks: &mut [Rank<'_, T>],
-        launches: usize,
-        ready: impl FnOnce() -> Result<()>,
-    ) -> Result<f64> {
-        let own: Vec<Arc<Stream>> = ranks.iter().map(|rank| Arc::clone(&rank.stream)).collect();
-        let streams: Vec<&Stream> = own.iter().map(|stream| &**stream).collect();
+    pub fn run(self, ranks: &mut dyn Ranks<'_>, launches: usize, ready: impl FnOnce() -> Result<()>) -> Result<f64> {
+        let own = ranks.each();
+        let streams: Vec<&Stream> = own.iter().map(|(_, stream)| &**stream).collect();
         let graph = match launches {
             0 => None,
             _ => Some(capture(&streams, |lent| self.enqueue(ranks, lent))?),
@@ -70,7 +65,7 @@ impl Loop<'_> {
             None => self.enqueue(ranks, &streams)?,
             Some(graph) => (0..launches).try_for_each(|_| graph.launch(streams[0]))?,
         }
-        wait(ranks)?;
+        wait(&own)?;
         Ok(start.elapsed().as_secs_f64() / (self.times * launches.max(1)) as f64)
     }
 }
@@ -90,18 +85,18 @@ fn capture(streams: &[&Stream], work: impl FnOnce(&[&Stream]) -> gpucomm::Result
 /// Asks without a pause, since a sleep would be seen in the times, and for errors only while there is something to wait
 /// for, since the time is taken when the last stream is done; on the emulator, which needs the processor for the
 /// work itself, it does sleep.
-fn wait<T: Number>(ranks: &[Rank<'_, T>]) -> Result<()> {
+fn wait(ranks: &[(&Communicator, Arc<Stream>)]) -> Result<()> {
     let start = Instant::now();
     let sleepy = gpucomm::backend() == Backend::Emulator;
-    for rank in ranks {
+    for (comm, stream) in ranks {
         let mut round = 0u32;
-        while !rank.stream.query()? {
+        while !stream.query()? {
             round = round.wrapping_add(1);
             if round.is_multiple_of(if sleepy { 32 } else { 1024 }) {
-                rank.comm.async_error()?;
-                let timeout = rank.comm.timeout();
+                comm.async_error()?;
+                let timeout = comm.timeout();
                 if start.elapsed() >= timeout {
-                    let detail = format!("rank {} has not finished what was enqueued", rank.comm.rank());
+                    let detail = format!("rank {} has not finished what was enqueued", comm.rank());
                     return Err(Error::Timeout { operation: "perf", timeout, detail }.into());
                 }
             }
