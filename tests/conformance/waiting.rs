@@ -287,6 +287,9 @@ fn alone_among_processes(role: Role) -> Result<()> {
     if later {
         all_reduce(&comm, stream)?;
         stream.synchronize()?;
+        // These are done when rank 0 waits in vain, but nobody has looked.
+        all_reduce(&comm, stream)?;
+        all_reduce(&comm, stream)?;
     }
     if role.rank == 1 {
         // Until it is killed.
@@ -297,10 +300,15 @@ fn alone_among_processes(role: Role) -> Result<()> {
     comm.set_timeout(slower(1.5));
     let error = all_reduce(&comm, stream).and_then(|()| stream.wait(limit())).expect_err("done without rank 1");
     assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
-    let number = if later { 2 } else { 1 };
+    let number = if later { 4 } else { 1 };
     assert_names(&error, &[if later { "Stream::wait: " } else { "all_reduce: " }, "rank 0 waits "]);
     assert_names(&error, &[&format!("all_reduce of 5 f32, sum (its operation {number})")]);
+    if later {
+        let undone = "rank 0 waits for one of its operations 2 to 4, some of which may be done; the last is ";
+        assert_names(&error, &[undone]);
+    }
     assert_names(&error, &["what the other ranks do is not known here"]);
+    assert_names(&error, &["GPUCOMM_DUMP=DIRECTORY", "`gpucomm diagnose DIRECTORY`"]);
     let _ = comm.aborter().abort("alone");
     quick(slower(10.0), || drop(comm));
     Ok(())

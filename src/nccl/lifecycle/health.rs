@@ -100,6 +100,6 @@ impl Worker for Inner {
         // A wait has timed out.
         Trouble::of([(self, "a wait took too long")]).write();
         let all: Vec<_> = state.into_iter().chain(self.said()).collect();
-        (!all.is_empty()).then(|| all.join("; "))
+        (!all.is_empty()).then(|| all.join("; ") + pending::advice(self))
     }
 }

@@ -323,12 +323,15 @@ impl Starting {
         lost(&error, self.ranks.iter().map(|(_, device)| *device)).unwrap_or(error)
     }
 
-    /// Says which ranks have not come.
+    /// Says that not all ranks have come, and what to do: NCCL does not say which are missing.
     fn absent(&self) -> String {
         let size = self.size;
         match self.first {
-            Some(rank) => format!("not all of the {size} ranks have come to rank {rank}"),
-            None => format!("not all of the {size} ranks have come"),
+            Some(rank) => format!(
+                "not all of the {size} ranks have come to rank {rank}: check that each was started, with the same id; \
+                 `gpucomm doctor` under their launcher checks that they reach each other"
+            ),
+            None => format!("not all of the {size} ranks have come: `gpucomm doctor` checks this machine"),
         }
     }
 

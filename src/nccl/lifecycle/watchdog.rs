@@ -79,7 +79,7 @@ fn run() {
                 let cause = Error::Timeout {
                     operation: STAYS_INSIDE,
                     timeout: inner.timeout(),
-                    detail: pending::stays_inside(&inner, visit) + &said(&inner),
+                    detail: pending::stays_inside(&inner, visit) + &said(&inner) + pending::advice(&inner),
                 };
                 abort_clique(&inner, &cause);
             } else {

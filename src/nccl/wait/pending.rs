@@ -78,7 +78,7 @@ fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usiz
     match inner.validation.explain(inner, &records, &range, absent) {
         Some(explained) => text.push_str(&explained),
         None => {
-            text.push_str(&range());
+            text.push_str(&undone(inner.rank, &records, numbers.clone()));
             if inner.size > 1 {
                 text.push_str("; what the other ranks do is not known here");
             }
@@ -188,6 +188,27 @@ fn range(rank: usize, records: &[Record], numbers: RangeInclusive<u64>) -> Strin
             format!("its operations {} to {}, the last of them {}", numbers.start(), last.number, describe(rank, last))
         }
     }
+}
+
+/// The same where nobody knows how many of several are done, as all are behind one mark on a stream: the one that hangs may be
+/// any of them, so only the last is named.
+fn undone(rank: usize, records: &[Record], numbers: RangeInclusive<u64>) -> String {
+    match records {
+        [.., last] if numbers.start() < numbers.end() => {
+            let (first, number) = (numbers.start(), last.number);
+            let last = describe(rank, last);
+            format!("one of its operations {first} to {number}, some of which may be done; the last is {last}")
+        }
+        _ => range(rank, records, numbers),
+    }
+}
+
+/// What a timeout advises if the other ranks live in other processes: of what they do, nothing is known here.
+pub(crate) fn advice(inner: &Inner) -> &'static str {
+    if inner.size == 1 || inner.validation.in_process().is_some() {
+        return "";
+    }
+    ". To find the rank that did not come, set GPUCOMM_DUMP=DIRECTORY and run `gpucomm diagnose DIRECTORY`"
 }
 
 /// An operation of `rank` that others have not come to, and who has not.
