@@ -131,7 +131,7 @@ pub enum Error {
         rank: usize,
         /// A rank that it differs from.
         peer: usize,
-        /// What `peer` issued.
+        /// What `rank` had to issue, with its number: what `peer` issued, or the other end of a message of `peer`.
         expected: String,
         /// What `rank` issued; where it has left, how, and after how many collectives.
         got: String,

@@ -186,7 +186,7 @@ impl Communicator {
     /// #         scope.spawn(move || one(Device::new(rank)?, &Exchange::join(store)?))
     /// #     });
     /// #     for rank in ranks {
-    /// // rank 1 disagrees with rank 0: expected all_reduce of 10 f32, sum, in place, got all_reduce of 11 f32, sum, in place
+    /// // rank 1 disagrees with rank 0: expected all_reduce of 10 f32, sum, in place (collective 1), got all_reduce of 11 f32, sum, in place
     /// #         let result = rank.join().expect("no panic");
     /// assert!(matches!(result, Err(Error::Disagreement { rank: 1, peer: 0, .. })));
     /// #     }

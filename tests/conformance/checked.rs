@@ -180,6 +180,10 @@ fn differ(case: &str, comm: &Communicator, stream: &Stream) -> Result<()> {
     let mut y = DeviceBuffer::<f32>::zeroed(stream, 12 * size)?;
     match case {
         "count" => comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream),
+        "behind alloc" => {
+            drop(comm.alloc::<f32>(stream, 100)?);
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
+        }
         "operation" if odd => comm.broadcast(InPlace(x.slice_mut(..12)), 0, stream),
         "root" => comm.broadcast(InPlace(x.slice_mut(..12)), one, stream),
         "reduction" if odd => comm.all_reduce(InPlace(x.slice_mut(..12)), ReduceOp::Max, stream),
@@ -233,6 +237,8 @@ pub type Case = (&'static str, &'static [&'static str]);
 
 pub const CASES: &[Case] = &[
     ("count", &["all_reduce of 12 f32, sum", "all_reduce of 13 f32, sum"]),
+    // An allocation has one number, as in a clique.
+    ("behind alloc", &["all_reduce of 13 f32, sum", " (collective 2), got "]),
     ("operation", &["expected all_reduce of 12 f32", "got broadcast of 12 f32, root 0"]),
     ("root", &["broadcast of 12 f32, root 0", "broadcast of 12 f32, root 1"]),
     ("reduction", &["all_reduce of 12 f32, sum", "all_reduce of 12 f32, max"]),
@@ -242,9 +248,9 @@ pub const CASES: &[Case] = &[
     ("configuration", &["a configuration with min_ctas 1", "a configuration with min_ctas 2"]),
     ("window", &["alloc of 400 bytes", "alloc of 404 bytes"]),
     ("capture", &["captured into a graph"]),
-    ("launch", &["launch of the graph with collective 0", "launch of the graph with collective 1"]),
+    ("launch", &["launch of the graph with collective 1", "launch of the graph with collective 2"]),
     ("close", &["expected all_reduce of 12 f32", "has closed its communicator, after 1 collective"]),
-    ("message", &["send of 12 f32 to rank", "recv of 13 f32 from rank 0"]),
+    ("message", &["of 12 f32", "of 13 f32", "(message 1 from rank 0 to rank "]),
     #[cfg(nccl_ge_2_28)]
     ("order", &["of 12 f32", "before that"]),
 ];

@@ -19,8 +19,6 @@ use crate::cuda::{Freed, Uses, restoring};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
-#[cfg(nccl_ge_2_27)]
-use crate::nccl::enqueue::point;
 use crate::nccl::enqueue::submit;
 use crate::nccl::lifecycle::reclaim;
 use crate::nccl::rank::inner::Inner;
@@ -29,6 +27,8 @@ use crate::nccl::rank::windows::Reclaim;
 use crate::nccl::raw::outside::outside_of_host_functions;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::validate::signature::Signature;
+#[cfg(nccl_ge_2_27)]
+use crate::nccl::validate::validator::Validator;
 use crate::nccl::wait::call::Call;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::entry::{Entered, enter_all};
@@ -313,7 +313,8 @@ fn vote(
             // A round of its own: the exchange carries what ranks show with what they compare.
             guard.points += 1;
             checked.show_point(guard.points, Vec::new(), usize::from(able));
-            point::come(inner, guard, operation, &Signature::allocated())?;
+            // It is part of the allocation, so no number is counted and nothing is written down, as in a clique.
+            inner.validation.before_point(inner, operation, &Signature::allocated())?;
             checked.see_point(operation, guard.points)?;
             return Ok(checked.points.bytes(guard.points).iter().position(|able| *able == 0));
         }

@@ -9,6 +9,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use super::pair::{End, Word};
 use super::signature::Signature;
 use crate::error::Error;
 use crate::lock::Mutex;
@@ -36,7 +37,7 @@ pub(crate) struct Verdict {
     pub(crate) rank: usize,
     /// One that it differs from.
     pub(crate) peer: usize,
-    /// What `peer` issued.
+    /// What `rank` had to issue: what `peer` issued, or the other end of its message.
     pub(crate) expected: String,
     /// What `rank` issued.
     pub(crate) got: String,
@@ -55,6 +56,22 @@ impl Verdict {
     /// `rank` has left, as `how` says, but `peer` issued `expected`.
     pub(crate) fn departed(rank: usize, peer: usize, expected: String, how: String) -> Self {
         Self { departed: true, ..Self::new(rank, peer, expected, how) }
+    }
+
+    /// `rank` came to a message as `mine`, but `peer`, its other end, as `theirs`; `number` counts
+    /// the messages between the two in this direction from 0.
+    pub(crate) fn of_message(rank: usize, peer: usize, number: u64, theirs: Word, mine: Word) -> Self {
+        // Both are told as the end of `rank`, so that only what is wrong differs.
+        let expected = theirs.mirrored().against(mine, peer);
+        let (from, to) = if mine.said_by(End::Sender) { (rank, peer) } else { (peer, rank) };
+        let place = format!(" (message {} from rank {from} to rank {to})", number + 1);
+        Self::new(rank, peer, expected + &place, mine.against(theirs, peer))
+    }
+
+    /// The same, about the collective that this many came before.
+    pub(crate) fn at_collective(mut self, entry: u64) -> Self {
+        self.expected.push_str(&format!(" (collective {})", entry + 1));
+        self
     }
 
     pub(crate) fn error(&self, operation: &'static str) -> Error {
@@ -127,6 +144,8 @@ pub(crate) fn judge(said: &[Option<Signature>], first: usize, expected: &Signatu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::ElementKind;
+    use crate::nccl::validate::pair::{Manner, Message};
 
     /// A clique whose ranks issue what `counts` says, in which rank `first` comes first.
     fn judged(counts: &[Option<u64>], first: usize) -> Option<Verdict> {
@@ -187,6 +206,23 @@ mod tests {
             let error = Ballot::new(part).decide(judged(&[Some(8), Some(9)], 0).unwrap()).error("test");
             let Error::Disagreement { in_part, .. } = error else { panic!("{error:?}") };
             assert_eq!((in_part, error.to_string().contains("(ranks of the part of color 3)")), (told, told));
+        }
+    }
+
+    /// What a rank had to issue and what it issued differ in what is wrong alone, whichever end it is.
+    #[test]
+    fn both_ends_of_a_message_are_told_as_one() {
+        let word = |end, count| {
+            let manner = Manner::Plain;
+            Word::new(end, Message { element: ElementKind::F32.into(), count, window: false, exchanges: 0, manner })
+        };
+        for (end, expected, got) in [
+            (End::Receiver, "recv of 5 f32 from rank 3 (message 3 from rank 3 to rank 7)", "recv of 4 f32 from rank 3"),
+            (End::Sender, "send of 5 f32 to rank 3 (message 3 from rank 7 to rank 3)", "send of 4 f32 to rank 3"),
+        ] {
+            let verdict = Verdict::of_message(7, 3, 2, word(end.other(), 5), word(end, 4));
+            assert_eq!((verdict.rank, verdict.peer), (7, 3));
+            assert_eq!((&*verdict.expected, &*verdict.got), (expected, got));
         }
     }
 

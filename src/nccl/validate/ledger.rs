@@ -134,7 +134,7 @@ impl Ledger {
                 // The one that asks differs from the first, so there is somebody at fault.
                 let verdict = ballot::judge(&said, *first, expected)
                     .unwrap_or_else(|| Verdict::new(*rank, *first, expected.against(got), got.against(expected)));
-                return Ok(self.ballot.decide(verdict));
+                return Ok(self.ballot.decide(verdict.at_collective(*entry)));
             }
             if let Some(error) = stop() {
                 return Err(error);
@@ -150,11 +150,18 @@ impl Ledger {
         self.ballot.decide(verdict)
     }
 
-    /// The same for a message of which `rank` is one end and `peer` the other, which came first and
-    /// said `theirs`.
+    /// The same for the next message of which `rank` is `end` and `peer` the other end, which came
+    /// first and said `theirs`.
     #[cold]
-    pub(crate) fn settle_message(&self, rank: usize, peer: usize, theirs: Word, mine: Word) -> &Verdict {
-        self.decide(Verdict::new(rank, peer, theirs.against(mine, rank), mine.against(theirs, peer)))
+    pub(crate) fn settle_message(
+        &self,
+        (rank, end): (usize, End),
+        peer: usize,
+        theirs: Word,
+        message: Message,
+    ) -> &Verdict {
+        let number = self.pair(rank, end, peer).passed(end);
+        self.decide(Verdict::of_message(rank, peer, number, theirs, Word::new(end, message)))
     }
 
     /// The last collective of `rank`, in words, if it is still known.

@@ -189,7 +189,7 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
         SHOW => return format!("{name} of memory that ranks can reach"),
         // It holds messages alone, or what nobody numbers.
         LAUNCH if count == CAPTURED - 1 => return "launch of the graph".to_owned(),
-        LAUNCH => return format!("launch of the graph with collective {count}"),
+        LAUNCH => return format!("launch of the graph with collective {}", count + 1),
         WINDOW if count == 0 => return format!("{name} over memory that NCCL makes none of"),
         WINDOW => return format!("{name} over mapped memory"),
         code if code & SIMULATED != 0 => format!("simulated {name} of {count} {}", element(head)),

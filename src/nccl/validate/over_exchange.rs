@@ -248,7 +248,8 @@ impl OverExchange {
                 Came::NotYet => missing.push(rank),
             }
         }
-        if let Some(verdict) = round.objection(self.rank(), &all, missing.is_empty()) {
+        let passed = self.passed.load(Ordering::Relaxed);
+        if let Some(verdict) = round.objection((self.rank(), passed), &all, missing.is_empty()) {
             return Err(self.decide(operation, verdict));
         }
         if let Some((rank, how)) = ended {
@@ -273,7 +274,8 @@ impl OverExchange {
                 _ => Vec::new(),
             })
             .collect();
-        if let Some(last) = round.told.last() {
+        let numbered = || round.told.iter().filter(|one| one.is_numbered());
+        if let Some(last) = numbered().next_back() {
             *self.last.lock() = Some(*last);
         }
         round.exchanges.iter().for_each(|(kind, _)| self.history.exchange(*kind));
@@ -282,7 +284,7 @@ impl OverExchange {
             let read = format!("c/{}/{}/", self.rank(), round.number / BATCH - 1);
             self.exchange.lock().clone().into_iter().for_each(|exchange| exchange.take_notes(&read));
         }
-        self.passed.fetch_add(round.told.len() as u64, Ordering::Relaxed)
+        self.passed.fetch_add(numbered().count() as u64, Ordering::Relaxed)
     }
 
     /// This rank finds that others disagree: what all report.
@@ -410,7 +412,7 @@ impl OverExchange {
                         let key = Self::message_key(sender, receiver, mine.min(theirs));
                         let expected = self.word(operation, &key)?.map_or_else(
                             || format!("a message between it and rank {ahead}"),
-                            |word| word.describe(rank),
+                            |word| word.mirrored().describe(ahead),
                         );
                         return Ok(Some(Verdict::new(rank, ahead, expected, format!("{what} before that"))));
                     }
@@ -442,8 +444,7 @@ impl OverExchange {
         let mine = word(operation, &key, &bytes)?;
         if stands != mine {
             if stands != mine.mirrored() {
-                let (expected, got) = (stands.against(mine, own), mine.against(stands, peer));
-                return Err(self.decide(operation, Verdict::new(own, peer, expected, got)));
+                return Err(self.decide(operation, Verdict::of_message(own, peer, number, stands, mine)));
             }
             exchange.take_note(&key);
         } else if let Some(leave) = self.has_left(operation, peer)? {
@@ -510,15 +511,16 @@ impl Round {
         self.told.first().map_or_else(|| "nothing".to_owned(), Signature::describe)
     }
 
-    /// What is not the same on all ranks, of what is known to `own`: once `all` have come, or will
-    /// not, or after a short wait for the others. From what all say every rank finds the same.
-    pub(crate) fn objection(&self, own: usize, told: &[Option<Note>], all: bool) -> Option<Verdict> {
+    /// What is not the same on all ranks, of what is known to `own`, which has passed so many
+    /// collectives: once `all` have come, or will not, or after a short wait for the others. From
+    /// what all say every rank finds the same.
+    pub(crate) fn objection(&self, (own, passed): (usize, u64), told: &[Option<Note>], all: bool) -> Option<Verdict> {
         let left = told.iter().enumerate().find_map(|(rank, told)| match told {
             Some(Note::Left(how)) => Some((rank, how.clone())),
             _ => None,
         });
         if let Some((rank, how)) = left {
-            return Some(Verdict::departed(rank, own, self.doing(), how));
+            return Some(Verdict::departed(rank, own, self.doing(), how).at_collective(passed));
         }
         let of = |rank: usize| match &told[rank] {
             _ if rank == own => Some(&self.told),
@@ -535,11 +537,14 @@ impl Round {
             let said: Vec<_> = (0..told.len()).map(|rank| of(rank)?.get(at).copied()).collect();
             // Nobody knows who came first.
             let (first, expected) = said.iter().enumerate().find_map(|(rank, said)| Some((rank, (*said)?)))?;
-            ballot::judge(&said, first, &expected)
+            Some(ballot::judge(&said, first, &expected)?.at_collective(passed + at as u64))
         });
-        let together = |count: usize| format!("{count} collectives together");
+        let together = |count: usize| match count {
+            1 => "1 collective by itself".to_owned(),
+            count => format!("{count} collectives together"),
+        };
         let (expected, got) = (together(self.told.len()), together(other.len()));
-        Some(judged.unwrap_or(Verdict::new(rank, own, expected, got)))
+        Some(judged.unwrap_or_else(|| Verdict::new(rank, own, expected, got).at_collective(passed)))
     }
 }
 
@@ -616,7 +621,7 @@ mod tests {
     /// What rank `own` finds of what all say.
     fn found(own: usize, told: &[Option<Note>], all: bool) -> Option<Verdict> {
         let Some(Note::Does { signatures, .. }) = &told[own] else { panic!("it says something") };
-        Round::new(0, signatures.clone(), Vec::new(), Vec::new()).objection(own, told, all)
+        Round::new(0, signatures.clone(), Vec::new(), Vec::new()).objection((own, 6), told, all)
     }
 
     #[test]
@@ -644,9 +649,9 @@ mod tests {
     fn the_others_are_waited_for_a_little() {
         let told = [does(&[1]), does(&[2]), None];
         let round = Round::new(0, vec![Signature([1, 1, 0, 0, 0, 0])], Vec::new(), Vec::new());
-        assert_eq!(round.objection(0, &told, false), None);
+        assert_eq!(round.objection((0, 0), &told, false), None);
         std::thread::sleep(HEARING);
-        assert_eq!(round.objection(0, &told, false).map(|verdict| verdict.rank), Some(1));
+        assert_eq!(round.objection((0, 0), &told, false).map(|verdict| verdict.rank), Some(1));
         assert!(found(0, &told, true).is_some());
     }
 
@@ -657,12 +662,21 @@ mod tests {
         assert_eq!((verdict.rank, verdict.peer, &*verdict.got), (1, 0, "nothing: it left"));
         assert!(verdict.departed);
         assert!(verdict.expected.starts_with("all_reduce of 5 "), "{verdict:?}");
+        assert!(verdict.expected.ends_with(" (collective 7)"), "{verdict:?}");
     }
 
     #[test]
     fn groups_of_other_lengths_differ() {
         let verdict = found(0, &[does(&[5]), does(&[5, 5])], true).unwrap();
-        assert_eq!((&*verdict.expected, &*verdict.got), ("1 collectives together", "2 collectives together"));
+        let told = ("1 collective by itself (collective 7)", "2 collectives together");
+        assert_eq!((&*verdict.expected, &*verdict.got), told);
+    }
+
+    #[test]
+    fn the_collective_that_differs_has_a_number() {
+        let verdict = found(0, &[does(&[5, 5]), does(&[5, 6])], true).unwrap();
+        assert!(verdict.expected.starts_with("all_reduce of 5 "), "{verdict:?}");
+        assert!(verdict.expected.ends_with(" (collective 8)"), "{verdict:?}");
     }
 
     #[test]

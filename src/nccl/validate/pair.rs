@@ -127,12 +127,12 @@ impl Word {
 
     /// The same, said by the other end.
     #[inline]
-    pub(super) fn mirrored(self) -> Self {
+    pub(crate) fn mirrored(self) -> Self {
         Self(self.0 ^ Self::RECEIVER)
     }
 
     #[inline]
-    fn said_by(self, end: End) -> bool {
+    pub(super) fn said_by(self, end: End) -> bool {
         (self.0 & Self::RECEIVER != 0) == (end == End::Receiver)
     }
 
@@ -142,7 +142,8 @@ impl Word {
         let count = self.count();
         if self.0 & Self::LAUNCHED != 0 {
             let first = |count: u64| count & Self::FIRST;
-            let mut text = format!("launch of the graph with message {} between it and rank {peer}", first(count));
+            let number = first(count) + 1;
+            let mut text = format!("launch of the graph with message {number} between it and rank {peer}");
             if other.0 & Self::LAUNCHED != 0 && first(count) == first(other.count()) && count != other.count() {
                 text.push_str(", and not the same behind it");
             }

@@ -114,6 +114,11 @@ impl Signature {
         Self([u64::from(ALLOCATED), 0, 0, 0, 0, 0])
     }
 
+    /// Whether it has a number among the collectives: the second round of an allocation has none.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.head() as u8 != ALLOCATED
+    }
+
     /// Windows that were dropped are taken away.
     #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
     pub(crate) fn reclaim() -> Self {
@@ -264,7 +269,7 @@ impl Signature {
         let [head, _, send, send_offset, recv, recv_offset] = self.0;
         let mut text = describe(head, self.count());
         if head as u8 == LAUNCH {
-            return format!("{text}, which holds {recv_offset} of them, up to collective {send_offset}");
+            return format!("{text}, which holds {recv_offset} of them, up to collective {}", send_offset + 1);
         }
         if self.0[1] & CAPTURED != 0 {
             text.push_str(", captured into a graph");

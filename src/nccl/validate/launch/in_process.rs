@@ -176,8 +176,8 @@ pub(super) fn exchange(
         {
             let theirs = ledger.pair(rank, end, peer).waiting(end);
             if let Some(theirs) = theirs.filter(|theirs| theirs.is_before(exchanges)) {
-                let got = format!("{} before that", what());
-                return Err(ledger.decide(Verdict::new(rank, peer, theirs.describe(rank), got)).error(operation));
+                let (expected, got) = (theirs.mirrored().describe(peer), format!("{} before that", what()));
+                return Err(ledger.decide(Verdict::new(rank, peer, expected, got)).error(operation));
             }
         }
     }
@@ -209,7 +209,7 @@ pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: u
             call.agreed.set(met.number);
             Ok(call.count > 0 && !history.knows_peer(peer, end))
         }
-        Err(theirs) => Err(settle_message(in_process, call, peer, theirs, Word::new(end, message))),
+        Err(theirs) => Err(in_process.ledger.settle_message((rank, end), peer, theirs, message).error(call.operation)),
     }
 }
 
@@ -232,11 +232,6 @@ pub(super) fn too_late(
 ) -> Error {
     let expected = "all_to_all, gather or scatter before that".to_owned();
     in_process.ledger.decide(Verdict::new(inner.rank, peer, expected, mine.describe(peer))).error(operation)
-}
-
-#[cold]
-fn settle_message(in_process: &InProcess, call: &Call<'_>, peer: usize, theirs: Word, mine: Word) -> Error {
-    in_process.ledger.settle_message(call.comm.rank, peer, theirs, mine).error(call.operation)
 }
 
 #[cold]

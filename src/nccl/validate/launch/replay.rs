@@ -124,8 +124,6 @@ fn message(in_process: &InProcess, inner: &Inner, (peer, end, numbers): &(usize,
             Err(too_late(in_process, inner, peer, Word::new(end, message), OPERATION))
         }
         Ok(_) => Ok(()),
-        Err(theirs) => {
-            Err(in_process.ledger.settle_message(rank, peer, theirs, Word::new(end, message)).error(OPERATION))
-        }
+        Err(theirs) => Err(in_process.ledger.settle_message((rank, end), peer, theirs, message).error(OPERATION)),
     }
 }
