@@ -32,7 +32,7 @@ pub fn main() -> ExitCode {
         Ok(Command::Perf(options)) => perf::run(*options).map(verdict),
         #[cfg(feature = "nvshmem")]
         Ok(Command::PerfNvshmem(options)) => perf::nvshmem::run(&options).map(verdict),
-        Ok(Command::Diagnose(options)) => diagnose::run(&options).map(|()| ExitCode::SUCCESS),
+        Ok(Command::Diagnose(options)) => diagnose::run(&options),
         Ok(Command::Doctor(options)) => doctor::run(&options).map(verdict),
         Ok(Command::Run(options)) => run::run(&options),
         Ok(Command::Text(text)) => output::line(text.trim_end()).map(|()| ExitCode::SUCCESS),

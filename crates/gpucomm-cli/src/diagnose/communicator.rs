@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cause::Cause;
 use super::dump::{Dump, Entry};
 use super::late;
-use super::words::later;
+use super::words::{Paragraph, later};
 
 /// So many nanoseconds before others, dumps are of another run, or of what has ended long ago.
 const EARLIER: u64 = 120_000_000_000;
@@ -157,13 +157,15 @@ impl Communicator {
         self.dumps().any(|dump| dump.part.is_some())
     }
 
-    /// Why it has ended, where nothing else tells: what a rank waits for before it is issued is not written down.
-    pub fn ended(&self) -> Option<String> {
+    /// Why it has ended, where nothing else tells: what a rank waits for before it is issued is not written down. A rank
+    /// that was late is the culprit then.
+    pub fn ended(&self) -> Option<Paragraph> {
         let cause = self.cause();
         let cause = cause.text()?;
         let late = late::find(self.dumps.values(), self.size);
+        let is_culprit = late.is_some();
         let told = late.unwrap_or_else(|| "nothing differs in what its ranks have issued".to_owned());
-        Some(self.paragraph(&format!("{told}. It has ended: {cause}.")))
+        Some(Paragraph::new(self.paragraph(&format!("{told}. It has ended: {cause}.")), is_culprit))
     }
 
     pub fn cause(&self) -> Cause<'_> {

@@ -18,6 +18,7 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
@@ -26,12 +27,17 @@ use crossing::Crossing;
 use dump::Dump;
 use holds::{Holds, View};
 use trouble::Told;
+use words::Paragraph;
 
 use crate::failure::{Failure, Result};
 use crate::options::DiagnoseArgs;
 use crate::output;
 
-pub fn run(options: &DiagnoseArgs) -> Result<()> {
+/// The exit status where no culprit was found.
+const NOBODY: u8 = 3;
+
+/// Prints what the dumps come to, and returns the exit status.
+pub fn run(options: &DiagnoseArgs) -> Result<ExitCode> {
     // Without the sign between, what follows the option is a dump.
     let none = || options.dumps.iter().find(|path| !path.exists());
     if options.ras.as_deref() == Some("")
@@ -46,10 +52,14 @@ pub fn run(options: &DiagnoseArgs) -> Result<()> {
     }
     let clocks = clocks::align(&mut dumps);
     let told = of_dumps(&by_communicator(dumps));
-    told.iter().chain(&clocks).try_for_each(|text| output::line(text))?;
-    ras::written(&options.dumps, &ras)?.iter().try_for_each(|text| output::line(text))?;
-    let asked = options.ras.as_deref().map(ras::ask).transpose()?;
-    asked.iter().flatten().try_for_each(|text| output::line(text))
+    told.iter().try_for_each(|one| output::line(&one.layout()))?;
+    clocks.iter().try_for_each(|text| output::line(text))?;
+    let written = ras::written(&options.dumps, &ras)?;
+    written.iter().try_for_each(|one| output::line(&one.layout()))?;
+    let asked = options.ras.as_deref().map(ras::ask).transpose()?.unwrap_or_default();
+    asked.iter().try_for_each(|one| output::line(&one.layout()))?;
+    let is_found = told.iter().chain(&written).chain(&asked).any(|one| one.is_culprit);
+    Ok(if is_found { ExitCode::SUCCESS } else { ExitCode::from(NOBODY) })
 }
 
 /// How long after the newest dump those of other ranks may be on their way.
@@ -101,12 +111,12 @@ fn by_communicator(dumps: Vec<Dump>) -> Vec<Communicator> {
 }
 
 /// What the dumps come to.
-fn of_dumps(all: &[Communicator]) -> Vec<String> {
+fn of_dumps(all: &[Communicator]) -> Vec<Paragraph> {
     let newest = all.iter().map(Communicator::newest).max().unwrap_or(0);
     let holds = Holds::of(all);
     let crossings = crossing::find(all);
     // What is wrong comes first; where nothing is, that is all there is to say.
-    let mut told: Vec<String> = Vec::new();
+    let mut told: Vec<Paragraph> = Vec::new();
     // Of those that are used in opposite orders no more is said.
     let is_crossed = |at: usize| crossings.iter().any(|one| one.pair.contains(&at));
     // A part ends with what it was split off from, of which more is known perhaps.
@@ -117,7 +127,7 @@ fn of_dumps(all: &[Communicator]) -> Vec<String> {
         trouble.is_none() && !is_crossed(*at) && (!has_trouble || !one.is_part())
     };
     let each = all.iter().zip(&troubles).enumerate().map(|(at, (one, trouble))| (at, one, trouble));
-    let ended: Vec<_> = each.filter(is_told).filter_map(|(_, one, _)| Some(one.ended()? + &one.age(newest))).collect();
+    let ended: Vec<_> = each.filter(is_told).filter_map(|(_, one, _)| Some((one.ended()?, one.age(newest)))).collect();
     // First those who keep the others waiting, of this run.
     let aged = |(one, told): (&Communicator, Option<Told>)| {
         let (age, told) = (one.age(newest), told?);
@@ -131,22 +141,23 @@ fn of_dumps(all: &[Communicator]) -> Vec<String> {
     let mut troubles: Vec<_> = crossed.chain(all.iter().zip(troubles).filter_map(aged)).collect();
     troubles.sort_by_key(|(is_old, told)| (*is_old, !told.is_root));
     let troubles = troubles.into_iter().map(|(_, told)| told);
-    for text in troubles.map(|told| told.text).chain(ended) {
+    let ended = ended.into_iter().map(|(one, age)| Paragraph { text: one.text + &age, ..one });
+    for one in troubles.map(|told| Paragraph::new(told.text, true)).chain(ended) {
         // What ends a communicator ends what was split off from it: once is enough.
         let what = |text: &str| text.split_once(" ranks: ").map(|(_, what)| what.to_owned());
         let is_cause = all
             .iter()
             .flat_map(Communicator::dumps)
             .filter_map(|dump| dump.cause.as_deref())
-            .any(|cause| text.contains(cause::reason(cause)));
-        if !is_cause || !told.iter().any(|known| what(known) == what(&text)) {
-            told.push(text);
+            .any(|cause| one.text.contains(cause::reason(cause)));
+        if !is_cause || !told.iter().any(|known| what(&known.text) == what(&one.text)) {
+            told.push(one);
         }
     }
     if told.is_empty() {
         // What was closed is of interest where there is nothing else.
         let is_open = |one: &&Communicator| !one.is_closed() || all.iter().all(Communicator::is_closed);
-        told.extend(all.iter().filter(is_open).map(|one| one.well() + &one.age(newest)));
+        told.extend(all.iter().filter(is_open).map(|one| Paragraph::new(one.well() + &one.age(newest), false)));
     }
     told
 }

@@ -8,7 +8,7 @@ use gpucomm::nccl;
 use serde_json::Value;
 
 use super::file;
-use super::words::{has, ranks};
+use super::words::{Paragraph, has, ranks};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -16,7 +16,7 @@ use crate::output;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Asks it at an address; an empty one is where NCCL has it.
-pub fn ask(address: &str) -> Result<Vec<String>> {
+pub fn ask(address: &str) -> Result<Vec<Paragraph>> {
     let answer = nccl::ras_status(Some(address).filter(|address| !address.is_empty()), PATIENCE)?;
     let answer = serde_json::from_str(&answer).map_err(|error| Failure::run(format!("NCCL's RAS service: {error}")))?;
     Ok(words(&answer))
@@ -24,7 +24,7 @@ pub fn ask(address: &str) -> Result<Vec<String>> {
 
 /// What it said when dumps were written: that which was asked first, of these files. One that cannot be read says nothing of the others, and is
 /// told of by itself; it is an error where it was `named`.
-pub fn written(named: &[PathBuf], files: &[PathBuf]) -> Result<Vec<String>> {
+pub fn written(named: &[PathBuf], files: &[PathBuf]) -> Result<Vec<Paragraph>> {
     let mut first: Option<(u64, Value)> = None;
     for path in files {
         match read(path) {
@@ -51,14 +51,14 @@ fn read(path: &Path) -> Result<Option<(u64, Value)>> {
     Ok(Some((time, answer)))
 }
 
-fn words(answer: &Value) -> Vec<String> {
+fn words(answer: &Value) -> Vec<Paragraph> {
     match answer["communicators"].as_array().map(Vec::as_slice) {
-        None | Some([]) => vec!["NCCL's RAS service knows of no communicator.".to_owned()],
+        None | Some([]) => vec![Paragraph::new("NCCL's RAS service knows of no communicator.".to_owned(), false)],
         Some(all) => all.iter().map(communicator).collect(),
     }
 }
 
-fn communicator(communicator: &Value) -> String {
+fn communicator(communicator: &Value) -> Paragraph {
     let list = |name: &str| communicator[name].as_array().cloned().unwrap_or_default();
     let (here, missing) = (list("ranks"), list("missing_ranks"));
     let mut told: Vec<String> = missing.iter().map(absent).collect();
@@ -72,11 +72,13 @@ fn communicator(communicator: &Value) -> String {
         }
     }
     told.extend(counts(&here));
-    if told.is_empty() {
+    let is_culprit = !told.is_empty();
+    if !is_culprit {
         told.push("all ranks answer, and have issued as many collectives of each kind".to_owned());
     }
     let (hash, size) = (communicator["hash"].as_str().unwrap_or("?"), number(&communicator["size"]));
-    format!("NCCL's RAS service, communicator {hash}, {size} ranks: {}.", told.join("; "))
+    let text = format!("NCCL's RAS service, communicator {hash}, {size} ranks: {}.", told.join("; "));
+    Paragraph::new(text, is_culprit)
 }
 
 fn absent(rank: &Value) -> String {

@@ -1,5 +1,24 @@
 //! Ranks and times, in words.
 
+/// What is said of one communicator: clauses, with `; ` between them.
+#[derive(Debug, Clone)]
+pub struct Paragraph {
+    pub text: String,
+    /// Whether it names what went wrong.
+    pub is_culprit: bool,
+}
+
+impl Paragraph {
+    pub fn new(text: String, is_culprit: bool) -> Self {
+        Self { text, is_culprit }
+    }
+
+    /// The first clause, which says most, in a line of its own, and the others indented below it.
+    pub fn layout(&self) -> String {
+        self.text.replace("; ", ";\n  ")
+    }
+}
+
 /// Ranks, as the subject of a sentence.
 pub fn ranks(all: &[usize]) -> String {
     match all {

@@ -10,6 +10,7 @@ use gpucomm::nccl::Suspend;
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::harness;
+use crate::place::in_one_line;
 use crate::slower::slower;
 
 const CHILD: &str = "GPUCOMM_TEST_DIAGNOSE";
@@ -221,9 +222,9 @@ fn diagnose(program: &Program, threads: bool, directory: &Path) -> String {
     let output = harness::command(&["diagnose", directory.to_str().expect("a path")]).output().expect("diagnose");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}{error}");
+    assert!(output.status.success(), "no culprit was found: {text}{error}");
     assert!(!error.contains(".json"), "{error}");
-    text
+    in_one_line(&text)
 }
 
 #[test]

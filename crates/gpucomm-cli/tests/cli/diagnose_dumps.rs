@@ -8,6 +8,22 @@ use std::{fs, thread};
 use crate::harness;
 use crate::place::{Place, all_reduce, entry};
 
+/// The exit status says whether a culprit was found, and the first line who it is.
+#[test]
+fn the_first_line_names_the_culprit() {
+    let place = Place::new("status");
+    place.write(0, 1, "null", "done");
+    place.write(1, 1, "null", "done");
+    assert_eq!(place.code(), Some(3), "{}", place.told());
+    place.write(0, 1, "\"rank 0 waits for rank 1 to come to reduce of 5 f32\"", "done");
+    let output = harness::run(&["diagnose", place.0.to_str().unwrap()]);
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    let lines: Vec<_> = output.out.lines().collect();
+    let said = "rank 0 waits in a comparison: rank 0 waits for rank 1 to come to reduce of 5 f32;";
+    assert_eq!(lines[0], format!("communicator 000000, 2 ranks: {said}"));
+    assert!(lines[1].starts_with("  rank 1 has issued alloc of 64 bytes last"), "{lines:?}");
+}
+
 #[test]
 fn who_is_inside_a_point_is_named() {
     let place = Place::new("inside");
