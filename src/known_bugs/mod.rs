@@ -1,6 +1,6 @@
 //! Bugs of versions of NVIDIA's libraries, in one place: what happens, and what this crate does about it.
 //!
-//! The program `gpucomm info` names those that concern what is installed, and `docs/known-bugs.md` shows them all; a test keeps the
+//! The program `gpucomm info --verbose` names those that concern what is installed, and `docs/known-bugs.md` shows them all; a test keeps the
 //! two the same. Whatever goes around a bug asks the table whether the *running* version has it.
 
 mod bug;

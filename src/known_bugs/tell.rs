@@ -27,7 +27,10 @@ fn line(running: Version) -> Option<String> {
     let bugs = TABLE.iter().filter(|bug| bug.library == Library::Nvshmem && met(bug.answer) && bug.concerns(running));
     let names: Vec<_> = bugs.map(|bug| bug.name).collect();
     (!names.is_empty()).then(|| {
-        format!("gpucomm: known bugs of NVSHMEM {running}, of which `gpucomm info` says more: {}\n", names.join(", "))
+        format!(
+            "gpucomm: known bugs of NVSHMEM {running}, of which `gpucomm info --verbose` says more: {}\n",
+            names.join(", ")
+        )
     })
 }
 

@@ -48,7 +48,7 @@ pub fn run(options: &InfoArgs) -> Result<()> {
     if options.json {
         return output::line(&format!("{info:#}"));
     }
-    for line in text::lines(&info) {
+    for line in text::lines(&info, options.verbose) {
         output::line(&line)?;
     }
     Ok(())

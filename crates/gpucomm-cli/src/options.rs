@@ -69,7 +69,10 @@ enum Verb {
     /// Say which rank did not come, or did something else, from the dumps of all ranks
     ///
     /// Dumps are what GPUCOMM_DUMP=DIRECTORY leaves in that directory when something fails, and what nccl::dump_all writes. While the
-    /// program hangs, NCCL's RAS service can be asked, with --ras.
+    /// program hangs, NCCL's RAS service can be asked, with --ras. The first line names the culprit; indented lines say more.
+    ///
+    /// Exits with 0 if a culprit was found, with 3 if none was, with 1 if a dump or the service cannot be read, and with 2 if the
+    /// options make no sense.
     Diagnose(DiagnoseArgs),
     /// Say what will go wrong, before NCCL starts
     ///
@@ -109,6 +112,9 @@ pub struct InfoArgs {
     /// Start NCCL on all GPUs and try it
     #[arg(long)]
     pub probe: bool,
+    /// List all known bugs of the running versions, with what is done about each
+    #[arg(short, long)]
+    pub verbose: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

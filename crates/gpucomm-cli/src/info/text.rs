@@ -1,11 +1,12 @@
 //! The same for people.
 
+use gpucomm::known_bugs::Answer;
 use serde_json::Value;
 
 use crate::size::human;
 
-/// The lines of `gpucomm info`.
-pub fn lines(info: &Value) -> Vec<String> {
+/// The lines of `gpucomm info`; `verbose` lists all known bugs.
+pub fn lines(info: &Value, verbose: bool) -> Vec<String> {
     let mut lines = vec![
         text(&info["program"]),
         match info["backend"].as_str() {
@@ -69,7 +70,10 @@ pub fn lines(info: &Value) -> Vec<String> {
         why => lines.push(no_gpu(&text(why))),
     }
     lines.push(String::new());
-    lines.push("What NCCL can do here".to_owned());
+    lines.push(match info["backend"].as_str() {
+        Some("emulator") => "What the emulated NCCL can do here".to_owned(),
+        _ => "What NCCL can do here".to_owned(),
+    });
     for capability in info["capabilities"].as_array().into_iter().flatten() {
         let (name, says) = (text(&capability["name"]), text(&capability["says"]));
         let mark = if capability["available"] == true { "yes" } else { "no " };
@@ -81,20 +85,33 @@ pub fn lines(info: &Value) -> Vec<String> {
         }
         probe => lines.extend(tried(probe)),
     }
-    lines.extend(bugs(info));
+    lines.extend(bugs(info, verbose));
     lines
 }
 
-fn bugs(info: &Value) -> Vec<String> {
+/// Those that gpucomm goes around by their names, and how many others there are; all, with what is done about them, if `verbose`.
+fn bugs(info: &Value, verbose: bool) -> Vec<String> {
     let bugs = info["known_bugs"].as_array().map_or(&[][..], |bugs| &bugs[..]);
     if bugs.is_empty() {
         return Vec::new();
     }
     let mut lines = vec![String::new(), "Known bugs of the versions that are running".to_owned()];
-    for bug in bugs {
-        let [library, name, answer] = ["library", "name", "answer"].map(|key| text(&bug[key]));
-        lines.push(format!("  {answer:<11}  {library} {name}: {}", text(&bug["what"])));
-        lines.push(format!("  {:<11}  {}", "", text(&bug["how"])));
+    if verbose {
+        for bug in bugs {
+            let [library, name, answer] = ["library", "name", "answer"].map(|key| text(&bug[key]));
+            lines.push(format!("  {answer:<11}  {library} {name}: {}", text(&bug["what"])));
+            lines.push(format!("  {:<11}  {}", "", text(&bug["how"])));
+        }
+    } else {
+        let (active, others): (Vec<_>, Vec<_>) =
+            bugs.iter().partition(|bug| bug["answer"] == Answer::GoneAround.name());
+        lines.extend(active.iter().map(|bug| {
+            let [library, name, answer] = ["library", "name", "answer"].map(|key| text(&bug[key]));
+            format!("  {answer:<11}  {library} {name}")
+        }));
+        let more = if active.is_empty() { "" } else { " more" };
+        let others = if others.is_empty() { String::new() } else { format!("{}{more}; ", others.len()) };
+        lines.push(format!("  ({others}`gpucomm info --verbose` says what happens, and what is done about it)"));
     }
     if info["backend"] == "emulator" {
         lines.push("  (the emulator has those that GPUCOMM_EMULATOR_BUGS asks for)".to_owned());
@@ -186,15 +203,29 @@ mod tests {
     fn bugs_are_named_with_what_is_done() {
         let bug =
             json!({ "library": "NCCL", "name": "a-bug", "what": "wrong data", "answer": "told", "how": "beware" });
-        let lines = super::bugs(&json!({ "backend": "nvidia", "known_bugs": [bug] }));
+        let lines = super::bugs(&json!({ "backend": "nvidia", "known_bugs": [bug] }), true);
         assert_eq!(lines[2..], ["  told         NCCL a-bug: wrong data", "               beware"]);
-        assert!(super::bugs(&json!({ "known_bugs": [] })).is_empty());
+        assert!(super::bugs(&json!({ "known_bugs": [] }), true).is_empty());
+    }
+
+    #[test]
+    fn without_verbose_only_what_is_gone_around_is_named() {
+        let bug = |name: &str, answer: &str| json!({ "library": "NCCL", "name": name, "what": "wrong data", "answer": answer, "how": "beware" });
+        let of = |bugs: &[serde_json::Value]| super::bugs(&json!({ "backend": "nvidia", "known_bugs": bugs }), false);
+        let says = "`gpucomm info --verbose` says what happens, and what is done about it)";
+        let (around, told) = (bug("a", "gone around"), bug("b", "told"));
+        assert_eq!(
+            of(&[around.clone(), told.clone()])[2..],
+            ["  gone around  NCCL a".to_owned(), format!("  (1 more; {says}")]
+        );
+        assert_eq!(of(&[told])[2..], [format!("  (1; {says}")]);
+        assert_eq!(of(&[around])[2..], ["  gone around  NCCL a".to_owned(), format!("  ({says}")]);
     }
 
     #[test]
     fn a_library_that_is_too_old_is_said_to_be_refused() {
         let library = |refused: Option<&str>| json!({ "running": "2.27.7", "built_for": "2.28.9", "refused": refused });
-        let of = |nccl| super::lines(&json!({ "libraries": { "nccl": nccl, "cuda_runtime": library(None) } }));
+        let of = |nccl| super::lines(&json!({ "libraries": { "nccl": nccl, "cuda_runtime": library(None) } }), false);
         let lines = of(library(Some("2.28.9 is needed")));
         let line = lines.iter().position(|line| line.starts_with("NCCL")).expect("a line for NCCL");
         assert_eq!(lines[line], "NCCL           2.27.7 is running, built for 2.28.9");

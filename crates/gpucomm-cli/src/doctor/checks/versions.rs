@@ -56,11 +56,13 @@ fn known(library: &str, bugs: &[&KnownBug]) -> Option<Finding> {
     match bugs.iter().filter_map(|bug| bug.last).max() {
         Some(last) => {
             let mended: Vec<_> = bugs.iter().filter(|bug| bug.last.is_some()).map(|bug| bug.name).collect();
-            let advice =
-                format!("versions after {last} are free of {}; `gpucomm info` tells what happens", mended.join(", "));
+            let advice = format!(
+                "versions after {last} are free of {}; `gpucomm info --verbose` tells what happens",
+                mended.join(", ")
+            );
             Some(Finding::warning(CHECK, found, advice))
         }
-        None => Some(Finding::note(CHECK, found, "`gpucomm info` tells what happens, and what can be done")),
+        None => Some(Finding::note(CHECK, found, "`gpucomm info --verbose` tells what happens, and what can be done")),
     }
 }
 
