@@ -8,8 +8,10 @@ use std::fmt;
 pub enum Launcher {
     /// The program itself, or `GPUCOMM_RANK` and `GPUCOMM_SIZE`.
     Explicit,
-    /// `torchrun` and what sets the same variables: `gpucomm run`, and operators of Kubernetes.
+    /// `torchrun` and what sets the same variables, such as operators of Kubernetes.
     Torchrun,
+    /// `gpucomm run`, which sets the same variables as `torchrun`. `GPUCOMM_LAUNCHER` calls both `torchrun`.
+    GpucommRun,
     /// Slurm's `srun`.
     Slurm,
     /// Open MPI's `mpirun`.
@@ -31,7 +33,7 @@ impl Launcher {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Explicit => "explicit",
-            Self::Torchrun => "torchrun",
+            Self::Torchrun | Self::GpucommRun => "torchrun",
             Self::Slurm => "slurm",
             Self::OpenMpi => "openmpi",
             Self::Pals => "pals",
@@ -53,7 +55,7 @@ impl Launcher {
     pub(crate) const fn names(self) -> Option<Names> {
         let (rank, size, local_rank, local_size): (&[&str], &[&str], &[&str], &[&str]) = match self {
             Self::Explicit => (&["GPUCOMM_RANK"], &["GPUCOMM_SIZE"], &["GPUCOMM_LOCAL_RANK"], &["GPUCOMM_LOCAL_SIZE"]),
-            Self::Torchrun => (&["RANK"], &["WORLD_SIZE"], &["LOCAL_RANK"], &["LOCAL_WORLD_SIZE"]),
+            Self::Torchrun | Self::GpucommRun => (&["RANK"], &["WORLD_SIZE"], &["LOCAL_RANK"], &["LOCAL_WORLD_SIZE"]),
             // What a step has, not what was allocated, of which a step may be a part.
             Self::Slurm => {
                 (&["SLURM_PROCID"], &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"], &["SLURM_LOCALID"], &[])
@@ -87,6 +89,7 @@ impl fmt::Display for Launcher {
         f.write_str(match self {
             Self::Explicit => "the program",
             Self::Torchrun => "torchrun",
+            Self::GpucommRun => "gpucomm run",
             Self::Slurm => "Slurm",
             Self::OpenMpi => "Open MPI",
             Self::Pals => "PALS",

@@ -11,6 +11,10 @@ const LAUNCHER: &str = "GPUCOMM_LAUNCHER";
 /// Set by the agent of `torchrun` for what it has started, and by `gpucomm run`; not by who sets `RANK` by hand.
 const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
 
+/// Set by `gpucomm run` to the rank and the number of ranks, such as `1/4`. A launcher that runs in such a rank gives its own
+/// processes other numbers.
+const RUN: &str = "GPUCOMM_RUN";
+
 /// Those that start processes within what another one has started: what they say is nearer to a process than what a step of Slurm says,
 /// which all that runs in it inherits.
 const INNER: [Launcher; 3] = [Launcher::OpenMpi, Launcher::Pals, Launcher::Pmi];
@@ -46,7 +50,12 @@ pub(super) fn choose(environment: &Environment<'_>) -> Result<Claim> {
     if let Some(half) = halves.pop() {
         return Err(half);
     }
-    let torchrun = read(Launcher::Torchrun, &mut halves)?;
+    let mut torchrun = read(Launcher::Torchrun, &mut halves)?;
+    if let Some(claim) = &mut torchrun
+        && environment.text(RUN).is_some_and(|text| text == format!("{}/{}", claim.rank, claim.size))
+    {
+        claim.launcher = Launcher::GpucommRun;
+    }
     if let Some(claim) = &torchrun
         && environment.text(RUN_ID).is_some()
     {

@@ -44,7 +44,7 @@ impl Meeting {
         if claim.size == 1 {
             return Ok(Self::Alone);
         }
-        if claim.launcher == Launcher::Torchrun {
+        if matches!(claim.launcher, Launcher::Torchrun | Launcher::GpucommRun) {
             return Self::of_torchrun(environment, claim);
         }
         let one_host = claim.local_size == Some(claim.size);
@@ -119,7 +119,7 @@ fn job(environment: &Environment<'_>, claim: &Claim) -> String {
     }
     let parts: &[&[&'static str]] = match claim.launcher {
         Launcher::Explicit | Launcher::Alone => &[],
-        Launcher::Torchrun => &[&["TORCHELASTIC_RUN_ID"]],
+        Launcher::Torchrun | Launcher::GpucommRun => &[&["TORCHELASTIC_RUN_ID"]],
         Launcher::Slurm => {
             &[&["SLURM_JOB_ID", "SLURM_JOBID"], &["SLURM_STEP_ID", "SLURM_STEPID"], &["SLURM_RESTART_COUNT"]]
         }

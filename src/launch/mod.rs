@@ -33,7 +33,7 @@
 //!
 //! A step of Slurm passes its variables on to whatever runs in it, so what the launchers of MPI and `torchrun` say is nearer to a process. What contradicts without such a
 //! reason is an error that lists both; so is a launcher that says half of it where none says all, and a batch script that nobody has started the ranks of.
-//! `GPUCOMM_LAUNCHER` chooses one: `explicit`, `torchrun`, `openmpi`, `pals`, `pmi`, `slurm`, or `alone`.
+//! `gpucomm run` also sets `GPUCOMM_RUN`, by which [`Launcher`] tells it from `torchrun`. `GPUCOMM_LAUNCHER` chooses one: `explicit`, `torchrun`, `openmpi`, `pals`, `pmi`, `slurm`, or `alone`.
 //!
 //! `GPUCOMM_STORE` says where ranks meet under any launcher: `tcp://host:port` (rank 0 serves there), `c10d://host:port` (the same, in PyTorch's protocol) or `file:///directory`, which all
 //! share. `GPUCOMM_JOB` is the name of the job, where no launcher has one: ranks of another job that come to the same place are refused. With `GPUCOMM_STORE_SECRET`, and the feature `secret`, only those are let in over

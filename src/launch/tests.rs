@@ -44,6 +44,9 @@ fn each_launcher_is_understood() {
             (Some(0), Some(2)),
         ),
         (TORCHRUN, Launcher::Torchrun, 1, 2, (Some(1), Some(2))),
+        // Another launcher in a rank of `gpucomm run` gives other numbers.
+        (&format!("{TORCHRUN} GPUCOMM_RUN=1/2"), Launcher::GpucommRun, 1, 2, (Some(1), Some(2))),
+        (&format!("{TORCHRUN} GPUCOMM_RUN=0/1"), Launcher::Torchrun, 1, 2, (Some(1), Some(2))),
         (SLURM, Launcher::Slurm, 5, 6, (Some(1), Some(2))),
         (OPEN_MPI, Launcher::OpenMpi, 3, 4, (Some(3), Some(4))),
         ("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", Launcher::Pmi, 1, 2, (Some(1), Some(2))),

@@ -74,10 +74,12 @@ impl World {
         command.envs(options.env.iter().map(|(name, value)| (name, value)));
     }
 
-    fn of(&self, local: usize) -> [(&'static str, String); 16] {
+    fn of(&self, local: usize) -> [(&'static str, String); 17] {
         let rank = self.rank(local).to_string();
         let size = self.size.to_string();
         [
+            // By which `Launch` tells this launcher from torchrun.
+            ("GPUCOMM_RUN", format!("{rank}/{size}")),
             ("RANK", rank.clone()),
             ("WORLD_SIZE", size.clone()),
             ("LOCAL_RANK", local.to_string()),
@@ -115,9 +117,10 @@ fn of_a_launcher(name: &OsStr) -> bool {
         "SLURM_SRUN_",
         "TORCHELASTIC_",
     ];
-    const ARE: [&str; 16] = [
+    const ARE: [&str; 17] = [
         // What a user has said of one process, which all ranks would be then.
         "GPUCOMM_LAUNCHER",
+        "GPUCOMM_RUN",
         "GPUCOMM_RANK",
         "GPUCOMM_SIZE",
         "GPUCOMM_LOCAL_RANK",

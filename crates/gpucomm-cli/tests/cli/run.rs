@@ -73,6 +73,15 @@ fn ranks_are_counted_by_node_as_torchrun_does() {
     }
 }
 
+/// They set the same variables, so a rank has to ask for more.
+#[test]
+fn who_has_started_ranks_is_named() {
+    let output = finish(spawn(&["-n", "2", "--", env!("CARGO_BIN_EXE_gpucomm"), "doctor"]));
+    // Rank 0 prints for all.
+    assert!(output.out.contains("gpucomm run says rank 0 of 2"), "{}", output.out);
+    assert!(!output.out.contains("torchrun"), "{}", output.out);
+}
+
 #[test]
 fn each_line_has_its_rank() {
     let output = shell(&["-n", "3"], "echo out; echo; echo err $RANK >&2; printf 'last of %s' $RANK");
