@@ -102,3 +102,14 @@ pub use nccl::{
     Clique, CommBuffer, Communicator, InPlace, Layout, RecvOnly, ReduceOp, SendOnly, UniqueId, group, try_group,
 };
 pub use version::Version;
+
+/// The pages whose code is tested as that of the documentation is.
+#[cfg(doctest)]
+mod pages {
+    #[cfg(feature = "nccl")]
+    #[doc = include_str!("../docs/from-nccl.md")]
+    mod from_nccl {}
+    #[cfg(feature = "world")]
+    #[doc = include_str!("../docs/world.md")]
+    mod world {}
+}
