@@ -14,6 +14,25 @@ pub(crate) const DEVICES_WORK_ELSEWHERE: bool = cfg!(not(gpucomm_emulator));
 pub(crate) const OTHER_NCCL: &str =
     if cfg!(gpucomm_emulator) { "; GPUCOMM_EMULATOR_NCCL asks the emulator for another" } else { "" };
 
+/// Says on stderr, after `GPUCOMM_EMULATOR_DEADLOCK` seconds, what a rank waits for before a call: the emulator does so for waits
+/// inside its calls. NCCL says nothing.
+#[cfg(all(feature = "nccl", gpucomm_emulator))]
+pub(crate) use gpucomm_emulator::DeadlockReport;
+
+/// NCCL says nothing of waits.
+#[cfg(all(feature = "nccl", not(gpucomm_emulator)))]
+#[derive(Debug)]
+pub(crate) struct DeadlockReport;
+
+#[cfg(all(feature = "nccl", not(gpucomm_emulator)))]
+impl DeadlockReport {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn check_sentence(&mut self, _sentence: impl FnOnce() -> String) {}
+}
+
 /// Whether NVSHMEM, which loads NCCL when it starts, has found it. To be asked right after that start: others may load NCCL later.
 #[cfg(all(feature = "nvshmem", gpucomm_emulator))]
 pub(crate) fn nvshmem_has_found_nccl() -> bool {

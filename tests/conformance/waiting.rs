@@ -17,7 +17,8 @@ const CHILD: &str = "waiting::child";
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    let roles: [(&str, fn(Role) -> Result<()>); 2] = [("alone", alone_among_processes), ("fails", |_| fails())];
+    let roles: [(&str, fn(Role) -> Result<()>); 3] =
+        [("alone", alone_among_processes), ("fails", |_| fails()), ("first", |_| first())];
     for (name, body) in roles {
         if let Some(role) = Role::of_this_process(name) {
             body(role).unwrap();
@@ -356,6 +357,33 @@ fn another_thread_inside() {
             );
             quick(slower(20.0), || drop(rig));
         }
+    });
+}
+
+/// Rank 0 of a clique waits in the first operation, before which the ranks meet: NCCL is not called.
+fn first() -> Result<()> {
+    let rig = Rig::unconnected(2);
+    let comm = rig.clique.rank(0);
+    comm.set_timeout(slower(2.0));
+    let error = all_reduce(comm, &Stream::new(comm.device())?).expect_err("done without rank 1");
+    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    quick(slower(20.0), || drop(rig));
+    Ok(())
+}
+
+#[test]
+fn the_emulator_reports_a_deadlock_in_the_first_operation() {
+    watched(60.0, || {
+        if gpucomm::backend() != Backend::Emulator {
+            return skip("NCCL reports no deadlocks");
+        }
+        let id = gpucomm::UniqueId::new().unwrap();
+        let end = spawn(CHILD, "first", (0, 1), &id, &[("GPUCOMM_EMULATOR_DEADLOCK", "0.3")]).finish(slower(40.0));
+        end.assert_success();
+        let told: Vec<_> = end.text.lines().filter(|line| line.contains("deadlock? After ")).collect();
+        let [told] = &told[..] else { panic!("{}", end.text) };
+        let says = ["rank 0 waits for all_reduce of 5 f32, sum (", "to which rank 1 has not come"];
+        assert!(says.iter().all(|text| told.contains(text)), "{told}");
     });
 }
 

@@ -42,6 +42,8 @@ pub(crate) mod visible;
 pub use nccl::calls::wish::ask as ask_of;
 #[cfg(feature = "nccl")]
 pub use nccl::state::registry::alive as communicators_alive;
+/// For waits of `gpucomm` before a call: what would be a deadlock inside NCCL is one there.
+pub use patience::Patience as DeadlockReport;
 pub use report::count as violations;
 pub use settings::{Refusal, ask};
 

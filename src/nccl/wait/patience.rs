@@ -5,6 +5,7 @@ use super::comparison::Comparison;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
+use crate::sys::behavior::DeadlockReport;
 
 /// How long a thread has waited.
 #[derive(Debug, Default)]
@@ -12,6 +13,7 @@ pub(crate) struct Patience {
     round: u32,
     deadline: Option<Deadline>,
     comparison: Comparison,
+    report: Option<DeadlockReport>,
 }
 
 /// Looks before the time and the communicators are asked for: what another rank is writing is there after eight stores.
@@ -53,6 +55,7 @@ impl Patience {
             Call::deadline(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default())
         });
         self.comparison.waits(slow, &detail);
+        self.report.get_or_insert_with(DeadlockReport::new).check_sentence(&detail);
         let late = || deadline.expired().then(|| deadline.error(operation, detail()));
         let refused = members.iter().find_map(|inner| inner.refusal(operation));
         let trouble = refused.or_else(|| members.iter().find_map(|inner| in_vain(inner))).or_else(late);
