@@ -4,6 +4,7 @@
 //! through notes in a store ([`over_exchange`]). Both compare the same [`signature`]s.
 
 pub(crate) mod ballot;
+mod board;
 pub(crate) mod departure;
 pub(crate) mod element_type;
 pub(crate) mod failure;

@@ -26,6 +26,8 @@ pub(crate) enum Note {
         messages: Vec<u64>,
         /// What it shows the others there.
         shown: Vec<u8>,
+        /// What it says of the [board](super::board).
+        board: Vec<u8>,
     },
     /// It comes to nothing more: how it has left, in words.
     Left(String),
@@ -34,13 +36,13 @@ pub(crate) enum Note {
 impl Note {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Does { signatures, messages, shown } => {
+            Self::Does { signatures, messages, shown, board } => {
                 let writer = Writer::default().u8(1).count(signatures.len());
                 let writer = signatures.iter().fold(writer, |writer, signature| {
                     encode_type(signature.0.into_iter().fold(writer, Writer::u64), operation::element(signature.head()))
                 });
                 let writer = writer.count(messages.len());
-                messages.iter().fold(writer, |writer, count| writer.u64(*count)).bytes(shown).0
+                messages.iter().fold(writer, |writer, count| writer.u64(*count)).bytes(shown).bytes(board).0
             }
             Self::Left(how) => Writer::default().u8(2).text(how).0,
         }
@@ -57,7 +59,7 @@ impl Note {
                     Some(decode_type(reader)?.map_or(signature, |element| signature.of(element)))
                 })?;
                 let messages = reader.list(Reader::u64)?;
-                Self::Does { signatures, messages, shown: reader.bytes()?.to_vec() }
+                Self::Does { signatures, messages, shown: reader.bytes()?.to_vec(), board: reader.bytes()?.to_vec() }
             }
             2 => Self::Left(reader.text()?.to_owned()),
             _ => return None,
@@ -367,7 +369,7 @@ mod tests {
             let signatures = (0..len).map(|_| Signature(numbers(6).try_into().unwrap()).of(element)).collect();
             let word = Word(numbers(1)[0] & !(TYPES << Word::KIND) | element.number() << Word::KIND);
             check(&word, &encode_word(word), decode_word);
-            let told = Note::Does { signatures, messages: numbers(2 * len), shown: vec![7; len] };
+            let told = Note::Does { signatures, messages: numbers(2 * len), shown: vec![7; len], board: vec![8; len] };
             check(&told, &told.encode(), Note::decode);
             #[cfg(nccl_ge_2_27)]
             {

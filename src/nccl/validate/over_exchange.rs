@@ -8,6 +8,8 @@
 //! round. A message concerns two ranks: the first to come writes a note and goes on, and the second
 //! compares, as in a clique.
 //!
+//! Processes of one host leave the notes of rounds on a [board](super::board), all others in the store.
+//!
 //! The rank that finds out how the communicator ends writes that once, and all ranks report it.
 
 use std::cell::Cell;
@@ -17,6 +19,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::ballot::{self, Ballot, HEARING, Verdict};
+use super::board::{Board, Posted};
 use super::departure::{self, Departure};
 use super::history::{self, History};
 use super::ledger;
@@ -27,6 +30,7 @@ use super::points::Points;
 use super::regroup::Plan;
 use super::signature::Signature;
 use super::split::{Choice, Splits};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::{Came, Exchange};
 use crate::lock::Mutex;
@@ -57,6 +61,10 @@ pub(crate) struct OverExchange {
     rounds: AtomicU64,
     passed: AtomicU64,
     last: Mutex<Option<Signature>>,
+    board: Board,
+    /// Rounds that all have come to, and the round behind the last of which this rank has left its note in the store.
+    agreed: AtomicU64,
+    stored: AtomicU64,
     /// Whether it has said that it comes to nothing more.
     has_left: AtomicBool,
     /// Messages that this rank has come to: to each rank, then from each.
@@ -99,6 +107,9 @@ impl OverExchange {
             rounds: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             last: Mutex::default(),
+            board: Board::default(),
+            agreed: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
             has_left: AtomicBool::new(false),
             messages: (0..2 * size).map(|_| AtomicU64::new(0)).collect(),
             history: History::new(size),
@@ -217,14 +228,75 @@ impl OverExchange {
         within: Duration,
     ) -> Result<Round> {
         let told: Vec<_> = told.into_iter().map(notes::as_read).collect();
-        let number = self.rounds.load(Ordering::Relaxed);
+        let number = self.next_round();
         let counts = self.messages.iter().map(|count| count.load(Ordering::Relaxed));
         let messages: Vec<u64> = if exchanges.is_empty() { Vec::new() } else { counts.collect() };
         let shown = std::mem::take(&mut *self.shows.lock());
-        let says = Note::Does { signatures: told.clone(), messages: messages.clone(), shown };
-        self.exchange("tell")?.leave_note(&Self::key(number, self.rank()), &says.encode(), within)?;
+        let board = self.board.says(number, (self.rank, self.size));
+        let says = Note::Does { signatures: told.clone(), messages: messages.clone(), shown, board }.encode();
+        if !self.board.post(number, self.rank, &says) {
+            self.store(number, &says, within)?;
+        }
         self.rounds.store(number + 1, Ordering::Relaxed);
         Ok(Round::new(number, told, messages, exchanges))
+    }
+
+    /// The round of the next note that this rank leaves.
+    fn next_round(&self) -> u64 {
+        let number = self.rounds.load(Ordering::Relaxed);
+        if self.agreed.load(Ordering::Relaxed) != number {
+            // It has given up the last round. Others may still read its notes of that and of the one before.
+            self.board.retire();
+        }
+        number
+    }
+
+    /// Leaves a note of this rank in the store.
+    fn store(&self, number: u64, note: &[u8], within: Duration) -> Result<()> {
+        self.exchange("tell")?.leave_note(&Self::key(number, self.rank), note, within)?;
+        self.stored.store(number + 1, Ordering::Relaxed);
+        self.board.post_elsewhere(number, self.rank);
+        Ok(())
+    }
+
+    /// The notes of these ranks of a round; waits `within` for them.
+    fn notes(&self, operation: &'static str, number: u64, ranks: &[usize], within: Duration) -> Result<Vec<Came>> {
+        let mut came = vec![Came::NotYet; ranks.len()];
+        let mut within = within;
+        if let Some(board) = self.board.used(number) {
+            let mut stored = false;
+            let all = Deadline::after(within).wait(|| {
+                let mut all = true;
+                for (&rank, came) in ranks.iter().zip(&mut came).filter(|(_, came)| **came == Came::NotYet) {
+                    match board.read(number, rank) {
+                        Posted::Note(note) => *came = Came::Value(note),
+                        Posted::InStore => stored = true,
+                        Posted::NotYet => all = false,
+                    }
+                }
+                all || stored
+            });
+            if all && !stored {
+                return Ok(came);
+            }
+            // Who has ended or has left stands in the store.
+            within = Duration::ZERO;
+        }
+        let missing: Vec<_> = (0..ranks.len()).filter(|at| came[*at] == Came::NotYet).collect();
+        let keys: Vec<_> = missing.iter().map(|at| (ranks[*at], Self::key(number, ranks[*at]))).collect();
+        for (at, found) in missing.into_iter().zip(self.exchange(operation)?.notes(&keys, within)?) {
+            came[at] = found;
+        }
+        Ok(came)
+    }
+
+    /// The note of a rank of the round to which this rank comes next, if it is on the board.
+    pub(super) fn posted(&self, rank: usize) -> Option<Vec<u8>> {
+        let number = self.rounds.load(Ordering::Relaxed);
+        match self.board.used(number)?.read(number, rank) {
+            Posted::Note(note) => Some(note),
+            _ => None,
+        }
     }
 
     /// What the others say of a round that this rank has come to; waits `within` for them.
@@ -233,16 +305,16 @@ impl OverExchange {
     /// [`Error::Disagreement`] where a rank does something else, or comes to nothing more;
     /// [`Error::Gone`] where one has ended.
     pub(crate) fn collect_round(&self, operation: &'static str, round: &Round, within: Duration) -> Result<RoundState> {
-        let others = (0..self.size()).filter(|rank| *rank != self.rank());
-        let keys: Vec<_> = others.map(|rank| (rank, Self::key(round.number, rank))).collect();
-        let came = self.exchange(operation)?.notes(&keys, within)?;
+        let others: Vec<_> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();
+        let came = self.notes(operation, round.number, &others, within)?;
         let mut all: Vec<Option<Note>> = vec![None; self.size()];
         let (mut missing, mut ended) = (Vec::new(), None);
-        for ((rank, key), came) in keys.into_iter().zip(came) {
+        for (rank, came) in others.into_iter().zip(came) {
             match came {
                 Came::Value(bytes) => {
                     let note = Note::decode(&bytes);
-                    all[rank] = Some(note.ok_or_else(|| unreadable(operation, key, bytes.len()))?);
+                    let key = || Self::key(round.number, rank);
+                    all[rank] = Some(note.ok_or_else(|| unreadable(operation, key(), bytes.len()))?);
                 }
                 Came::Ended(how) => ended = ended.or(Some((rank, how))),
                 Came::NotYet => missing.push(rank),
@@ -267,6 +339,12 @@ impl OverExchange {
 
     /// All have come to a round, and do the same: the number of its first collective.
     fn pass(&self, round: &Round, told: Vec<Option<Note>>) -> u64 {
+        self.agreed.store(round.number + 1, Ordering::Relaxed);
+        let boards = told.iter().map(|told| match told {
+            Some(Note::Does { board, .. }) => &**board,
+            _ => &[],
+        });
+        self.board.hears(round.number, (self.rank, self.size), boards);
         *self.shown.lock() = told
             .into_iter()
             .map(|told| match told {
@@ -279,9 +357,11 @@ impl OverExchange {
             *self.last.lock() = Some(*last);
         }
         round.exchanges.iter().for_each(|(kind, _)| self.history.exchange(*kind));
-        if round.number > 0 && round.number.is_multiple_of(BATCH) {
+        let batch = round.number / BATCH;
+        if batch > 0 && round.number.is_multiple_of(BATCH) && self.stored.load(Ordering::Relaxed) > (batch - 1) * BATCH
+        {
             // Who has come here has read all before.
-            let read = format!("c/{}/{}/", self.rank(), round.number / BATCH - 1);
+            let read = format!("c/{}/{}/", self.rank(), batch - 1);
             self.exchange.lock().clone().into_iter().for_each(|exchange| exchange.take_notes(&read));
         }
         self.passed.fetch_add(numbered().count() as u64, Ordering::Relaxed)
@@ -346,8 +426,7 @@ impl OverExchange {
     pub(crate) fn leave(&self) {
         let (rank, passed) = (self.rank(), self.passed.load(Ordering::Relaxed));
         let how = departure::gone(rank, Departure::Closed, passed, self.last_of());
-        let (key, told) = (self.round_key(rank), Note::Left(how.clone()).encode());
-        let _ = self.exchange("close").and_then(|exchange| exchange.leave_note(&key, &told, LAST));
+        let _ = self.store(self.next_round(), &Note::Left(how.clone()).encode(), LAST);
         self.leave_regroups(Leave::Departed(how.clone()));
         self.has_left.store(true, Ordering::Relaxed);
         if let Some(verdict) = self.left_behind(&how) {
@@ -615,7 +694,7 @@ mod tests {
 
     fn does(counts: &[u64]) -> Option<Note> {
         let signatures = counts.iter().map(|count| Signature([1, *count, 0, 0, 0, 0])).collect();
-        Some(Note::Does { signatures, messages: Vec::new(), shown: Vec::new() })
+        Some(Note::Does { signatures, messages: Vec::new(), shown: Vec::new(), board: Vec::new() })
     }
 
     /// What rank `own` finds of what all say.

@@ -114,7 +114,7 @@ impl OverExchange {
         if let Some(bytes) = rounds.next().flatten() {
             return self.found(operation, arrival, &bytes);
         }
-        let rounds: Vec<_> = rounds.collect();
+        let rounds: Vec<_> = rounds.zip(&others).map(|(stored, &rank)| stored.or_else(|| self.posted(rank))).collect();
         let (mut party, mut others_do, mut their_plans) = (vec![(own, arrival.place.clone())], Vec::new(), Vec::new());
         let (mut missing, mut left, mut gone) = (Vec::new(), None, None);
         for (at, (&rank, came)) in others.iter().zip(came).enumerate() {
