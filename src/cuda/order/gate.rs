@@ -3,7 +3,8 @@
 //! NCCL waits for the whole device when it frees a communicator, and holds a lock of the driver
 //! meanwhile. It is asked to do so only when the device is idle, as far as this crate knows. A host
 //! function, a kernel or a graph that is launched between that look and the end of the call would
-//! hold up every later call for that device. So whoever launches one [enters](enter) the gate of the
+//! hold up every later call for that device. So would an operation of a communicator that has
+//! started since. So whoever launches one, or adds a communicator, [enters](enter) the gate of the
 //! device, and NCCL frees while the gate is [shut].
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use crate::cuda::devices::device::Device;
 use crate::deadline::Deadline;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How many devices have a gate of their own. If there are more, some share one.
 const GATES: usize = 64;
@@ -69,9 +70,27 @@ pub(crate) fn enter(operation: &'static str, device: Device, timeout: Duration) 
 fn wait(operation: &'static str, device: Device, timeout: Duration) -> Result<Entered> {
     let deadline = Deadline::after(timeout);
     let entered = deadline.until(|| Ok(try_enter(device)))?;
-    entered.ok_or_else(|| {
-        deadline.error(operation, format!("NCCL frees a communicator on {device}, and waits for all work there"))
+    entered.ok_or_else(|| late(operation, device, &deadline))
+}
+
+/// Enters the gates of all `devices`, as [`enter`] does that of one. Is inside none of them while it
+/// waits.
+#[cfg(feature = "nccl")]
+pub(crate) fn enter_all(operation: &'static str, devices: &[Device], deadline: &Deadline) -> Result<Vec<Entered>> {
+    let mut shut = None;
+    let entered = deadline.until(|| {
+        let enter = |&device: &Device| try_enter(device).ok_or_else(|| shut = Some(device));
+        Ok(devices.iter().map(enter).collect::<std::result::Result<Vec<_>, _>>().ok())
+    })?;
+    entered.ok_or_else(|| match shut {
+        Some(device) => late(operation, device, deadline),
+        None => deadline.error(operation, "the gates of its devices stay shut"),
     })
+}
+
+#[cold]
+fn late(operation: &'static str, device: Device, deadline: &Deadline) -> Error {
+    deadline.error(operation, format!("NCCL frees a communicator on {device}, and waits for all work there"))
 }
 
 /// Shuts the gates of `devices`. Returns `None` if a launch does not leave one of them within this
@@ -94,7 +113,6 @@ pub(crate) fn shut(devices: &[Device], within: Duration) -> Option<Vec<Shut>> {
 #[cfg(all(test, feature = "nccl", gpucomm_emulator))]
 mod tests {
     use super::*;
-    use crate::error::Error;
 
     const MOMENT: Duration = Duration::from_millis(20);
 
@@ -113,5 +131,18 @@ mod tests {
             waits.join().unwrap();
         });
         assert!(shut(&[device], MOMENT).is_some());
+    }
+
+    #[test]
+    fn who_waits_for_one_gate_is_inside_no_other() {
+        let [first, second] = [1, 2].map(|device| Device::new(device).unwrap());
+        let gates = shut(&[second], MOMENT).expect("nobody is inside");
+        let late = enter_all("test", &[first, second], &Deadline::after(MOMENT)).map(drop).unwrap_err();
+        assert!(late.to_string().contains(&second.to_string()), "{late}");
+        drop(shut(&[first], MOMENT).expect("who has given up is inside no gate"));
+        drop(gates);
+        let entered = enter_all("test", &[first, second], &Deadline::after(MOMENT)).unwrap();
+        assert!(shut(&[first], MOMENT).is_none() && shut(&[second], MOMENT).is_none());
+        drop(entered);
     }
 }

@@ -17,11 +17,12 @@ use std::sync::mpsc::{self, SyncSender};
 use super::failed;
 use super::regroup::{is_told, meet};
 use super::split::settle;
-use crate::cuda::{Device, Quiet, restoring, undisturbing};
+use crate::cuda::{self, Device, Quiet, restoring, undisturbing};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::submit;
 use crate::nccl::flight::files::Trouble;
-use crate::nccl::lifecycle::start_child::wait;
+use crate::nccl::lifecycle::abort::start_abort;
+use crate::nccl::lifecycle::start_child::{deadline_of, wait};
 use crate::nccl::memory::{retire, statistics};
 use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::Inner;
@@ -75,7 +76,13 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
     let resumed = restoring(|| {
         let (_promised, _) =
             meet(operation, &refs, &Plan::Resume, &vec![None; refs.len()]).map_err(Failure::into_error)?;
-        make(operation, members, &helper, Ask::Resume)?;
+        let ranks = make(operation, members, &helper, Ask::Resume)?;
+        // As a start: they are about to enqueue on devices where NCCL may free others.
+        let devices: Vec<_> = ranks.iter().map(|inner| inner.device).collect();
+        let entered = cuda::enter_gates(operation, &devices, &deadline_of(&ranks));
+        let _entered = entered.inspect_err(|late| {
+            start_abort(&ranks.iter().flat_map(|inner| inner.clique_ranks()).collect::<Vec<_>>(), late);
+        })?;
         members.iter().try_for_each(|inner| if inner.resume() { Ok(()) } else { Err(inner.dead(operation)) })
     });
     resumed.map_err(|error| match error {
@@ -129,17 +136,18 @@ enum Ask {
 }
 
 /// Wraps `ncclCommSuspend` or `ncclCommResume`, in one group for all `members`, whose locks are
-/// held.
+/// held. Returns them.
 ///
 /// # Errors
 /// The members cannot be used any more then.
-fn make(operation: &'static str, members: &[&Arc<Inner>], helper: &Helper, ask: Ask) -> Result<()> {
+fn make(operation: &'static str, members: &[&Arc<Inner>], helper: &Helper, ask: Ask) -> Result<Vec<Arc<Inner>>> {
     begin_visits(members.iter().map(|inner| &***inner), operation)?;
     let members: Vec<_> = members.iter().copied().cloned().collect();
     let asked = Asked { members: members.clone(), ask };
     let (sender, receiver) = mpsc::sync_channel(0);
     helper.run(move || asked.run(&sender));
-    wait(operation, &members, &receiver)
+    wait(operation, &members, &receiver)?;
+    Ok(members)
 }
 
 /// A call that is under way.

@@ -93,7 +93,7 @@ pub(crate) unsafe fn take_over(operation: &'static str, raw: &[sys::ncclComm_t])
         lock: None,
     });
     let members: Vec<_> = parts.map(Inner::new).collect();
-    start::admit(operation, &members, &local_ranks)?;
+    start::admit(operation, &members, &local_ranks, &Deadline::after(default_timeout()))?;
     Ok(members)
 }
 

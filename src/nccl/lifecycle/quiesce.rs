@@ -32,7 +32,7 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 /// How long a rank waits for work that may wait for this rank. NCCL alone takes less.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long [`keep_out`] and [`shut_gates`] look for a moment in which the others are idle. Each
+/// How long [`undisturbed`] and [`shut_gates`] look for a moment in which the others are idle. Each
 /// attempt looks twice as long as the one before, up to the second time.
 const LOOKS: Duration = Duration::from_millis(10);
 const LOOKS_AT_MOST: Duration = Duration::from_millis(500);
@@ -108,20 +108,23 @@ pub(super) fn wait_for_devices(members: &[Arc<Inner>], busy: impl FnOnce()) {
 
 /// Runs `free`, in which NCCL frees `members`, on a thread that ends them. If possible, other
 /// communicators enqueue nothing on these devices meanwhile, for a limited time, and nobody launches
-/// a host function, a kernel or a graph there.
+/// a host function, a kernel or a graph there, or starts a communicator.
 pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -> R {
-    let shut = shut_gates(members);
-    let active = || others_of(members.iter().map(|inner| &**inner));
-    for last in [false, false, true] {
-        let others = active();
-        let kept = (!others.is_empty()).then(|| keep_out(&others)).flatten();
-        // A communicator that has started meanwhile is to be kept out as well.
-        let is_known = |one: &Arc<Inner>| others.iter().any(|other| Arc::ptr_eq(one, other));
-        if !last && !active().iter().all(is_known) {
+    let mut looks = LOOKS;
+    loop {
+        let shut = shut_gates(members);
+        // None is added to these as long as the gates are shut.
+        let others = others_of(members.iter().map(|inner| &**inner));
+        let kept = keep_out(&others, looks);
+        if kept.is_none() && looks < LOOKS_AT_MOST {
+            // Their work may wait for a rank that waits at a gate, or for a lock.
+            drop(shut);
+            thread::sleep(looks);
+            looks = LOOKS_AT_MOST.min(looks * 2);
             continue;
         }
-        if shut.is_empty() && kept.is_none() {
-            break;
+        if shut.is_empty() && (others.is_empty() || kept.is_none()) {
+            return free();
         }
         let (done, is_done) = mpsc::channel::<()>();
         return thread::scope(|scope| {
@@ -136,7 +139,6 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
             freed
         });
     }
-    free()
 }
 
 /// Shuts the gates of the devices at a moment in which no work is there that may not end. Has no
@@ -161,24 +163,16 @@ fn shut_gates(members: &[Arc<Inner>]) -> Vec<Shut> {
 }
 
 /// Takes the locks of all of `others` at a moment in which all of them are idle. Returns `None` if
-/// there is no such moment.
+/// there is no such moment within about this time.
 ///
-/// Their work ends while the locks are held, unless only some ranks have enqueued it. So the locks
-/// are given back and taken again, each time for twice as long.
-fn keep_out(others: &[Arc<Inner>]) -> Option<LockedAll<'_, Guarded>> {
+/// Their work ends while the locks are held, unless only some ranks have enqueued it. So the caller
+/// tries it several times, each time for twice as long.
+fn keep_out(others: &[Arc<Inner>], looks: Duration) -> Option<LockedAll<'_, Guarded>> {
     let is_done = |stream: &Stream| !stream.is_captured() && stream.is_idle().unwrap_or(true);
-    let mut looks = LOOKS;
-    while looks <= LOOKS_AT_MOST {
-        if let Ok(Some(mut locks)) = Deadline::after(looks).until(|| Ok(lock_all(others))) {
-            let are_idle = || locks.values().all(|guarded| guarded.streams.all().iter().all(is_done));
-            if Deadline::after(looks).wait(are_idle) {
-                return Some(locks);
-            }
-        }
-        thread::sleep(looks);
-        looks *= 2;
-    }
-    None
+    let locks = Deadline::after(looks).until(|| Ok(lock_all(others)));
+    let mut locks = locks.ok().flatten()?;
+    let are_idle = || locks.values().all(|guarded| guarded.streams.all().iter().all(is_done));
+    Deadline::after(looks).wait(are_idle).then_some(locks)
 }
 
 /// The locks of all of `others` that are active. Returns `None` if a thread holds one of them.
@@ -283,4 +277,35 @@ fn others_of<'a>(members: impl Iterator<Item = &'a Inner> + Clone) -> Vec<Arc<In
 
 pub(super) fn at_most(time: Duration, deadline: &Deadline) -> Deadline {
     Deadline::after(time.min(deadline.remaining()))
+}
+
+#[cfg(all(test, gpucomm_emulator))]
+mod tests {
+    use super::*;
+    use crate::nccl::clique::Clique;
+    use crate::nccl::setup::init_options::InitOptions;
+
+    /// Long enough for what does not wait at a gate.
+    const SOON: Duration = Duration::from_secs(2);
+
+    /// A communicator that starts while NCCL frees another one on its device is not in the list of
+    /// those that are kept out. So it starts before the gate is shut, or after that.
+    #[test]
+    fn no_communicator_starts_while_the_gate_of_its_device_is_shut() {
+        let device = *Device::all().unwrap().last().unwrap();
+        let options = InitOptions { timeout: SOON, ..InitOptions::default() };
+        let start = || Clique::init_all_with(&[device], &options);
+        let clique = start().unwrap();
+        let shut = cuda::shut_gates(&[device], SOON).expect("no launch is inside");
+        for late in [start().map(drop), clique.rank(0).split(Some(0), 0).map(drop)] {
+            let late = late.expect_err("it has started behind a gate that is shut");
+            assert!(
+                matches!(late, Error::Timeout { .. }) && late.to_string().contains("frees a communicator"),
+                "{late}"
+            );
+        }
+        drop(shut);
+        start().unwrap().close(SOON).unwrap();
+        clique.close(SOON).unwrap();
+    }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::abort::start_abort;
 use super::scope::{self, Scope};
 use super::watchdog;
-use crate::cuda::Device;
+use crate::cuda::{self, Device};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::flight::files::Trouble;
@@ -348,18 +348,24 @@ impl Starting {
                 Inner::new(Parts { handle, rank, size, device, local_ranks, helper, timeout, force_windows, lock })
             })
             .collect();
-        admit_in(self.scope.take(), self.operation, &members, &self.local_ranks)?;
+        admit_in(self.scope.take(), self.operation, &members, &self.local_ranks, &self.deadline)?;
         Ok(members)
     }
 }
 
 /// Adds `members`, which have started, to the ranks of this process. From now on the watchdog looks
-/// after them, and they end with the others.
+/// after them, and they end with the others. Waits while NCCL frees another communicator on their
+/// devices: an operation that they enqueued there would be held up with the driver.
 ///
 /// # Errors
 /// Why they have to end at once. They are aborted then.
-pub(crate) fn admit(operation: &'static str, members: &[Arc<Inner>], local_ranks: &LocalRanks) -> Result<()> {
-    admit_in(scope::current(), operation, members, local_ranks)
+pub(crate) fn admit(
+    operation: &'static str,
+    members: &[Arc<Inner>],
+    local_ranks: &LocalRanks,
+    deadline: &Deadline,
+) -> Result<()> {
+    admit_in(scope::current(), operation, members, local_ranks, deadline)
 }
 
 /// The same, for ranks of a run that another thread may be part of.
@@ -368,12 +374,21 @@ fn admit_in(
     operation: &'static str,
     members: &[Arc<Inner>],
     local_ranks: &LocalRanks,
+    deadline: &Deadline,
 ) -> Result<()> {
     warnings::all_went_well();
     members.iter().for_each(|inner| inner.trace_start());
-    local_ranks.add_devices(members.iter().map(|inner| inner.device));
+    let devices: Vec<_> = members.iter().map(|inner| inner.device).collect();
+    let entered = cuda::enter_gates(operation, &devices, deadline);
+    local_ranks.add_devices(devices.into_iter());
     let failure = local_ranks.admit(members.iter().map(|inner| (inner.rank, inner)));
+    let late = entered.err();
     watchdog::wake();
+    // Ranks that are too late were added, too, so that they are aborted as all others are.
+    if let Some(late) = late {
+        start_abort(members, &late);
+        return Err(late);
+    }
     if let Some(cause) = failure {
         start_abort(members, &cause);
         return Err(members.first().and_then(|inner| inner.refusal(operation)).unwrap_or(cause));

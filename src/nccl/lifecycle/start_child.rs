@@ -21,6 +21,7 @@ use std::{slice, thread};
 use super::abort::start_abort;
 use super::peer_listener::PeerListener;
 use super::start::{LOOK, admit, nothing};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::rank::gate::Lock;
 use crate::nccl::rank::helper::Helper;
@@ -106,12 +107,13 @@ pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result
         helper.run(move || division.run(&sender));
     }
     let born = wait(operation, &parents, &receiver)?;
+    let deadline = deadline_of(&parents);
     let mut children = Vec::with_capacity(parents.len());
     let mut admitted = Ok(());
     for ((parent, helper), (place, born)) in parents.iter().zip(helpers).zip(places.into_iter().zip(born)) {
         let child = place.zip(born).map(|(place, born)| child_of(parent, helper, place, born));
         if let Some(child) = &child {
-            let found = admit(operation, slice::from_ref(child), &child.local_ranks);
+            let found = admit(operation, slice::from_ref(child), &child.local_ranks, &deadline);
             admitted = admitted.and(found);
         }
         children.push(child);
@@ -125,10 +127,15 @@ pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result
     })
 }
 
+/// The deadline of the call that is under way on `parents`.
+pub(crate) fn deadline_of(parents: &[Arc<Inner>]) -> Deadline {
+    Call::deadline(parents.iter().map(|parent| parent.timeout()).min().unwrap_or_default())
+}
+
 /// Waits for a call inside `parents` that another thread makes, and ends their visits if it returns
 /// in time. Aborts them if it does not.
 pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &Receiver<Result<T>>) -> Result<T> {
-    let deadline = Call::deadline(parents.iter().map(|parent| parent.timeout()).min().unwrap_or_default());
+    let deadline = deadline_of(parents);
     loop {
         let ended = match split.recv_timeout(deadline.remaining().min(LOOK)) {
             Ok(born) => {
