@@ -98,6 +98,7 @@ mod one_sided_order;
 mod out_of_memory;
 mod own_errors;
 mod p2p;
+mod paid_once;
 mod panics;
 #[cfg(nccl_ge_2_30_4)]
 mod parameters;

@@ -381,6 +381,15 @@ impl Stream {
         *given_up = Some((mark.cloned(), error.clone()));
     }
 
+    /// The same of a wait for all that is here. Known until the stream moves; neither waits nor enqueues a mark.
+    #[cfg(feature = "nccl")]
+    #[cold]
+    pub(crate) fn give_up_all(&self, error: &Error) {
+        // A mark that is reached already tells nothing. Without one, the stream has moved when it is done.
+        let mark = self.inner.in_flight.newest().filter(|mark| matches!(mark.reached(), Ok(false)));
+        self.give_up(mark.as_ref(), error);
+    }
+
     /// The error of a wait that was not over in time, if the stream has still not come to where that wait would have ended.
     #[cfg(feature = "nccl")]
     pub(crate) fn given_up(&self) -> Option<Error> {

@@ -107,6 +107,12 @@ impl Fate {
         self.end.get().and_then(|end| end.failure.as_ref())
     }
 
+    /// When it has failed, if it has.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn failed_at(&self) -> Option<Instant> {
+        self.end.get().filter(|end| end.failure.is_some()).map(|end| end.when)
+    }
+
     /// Whether it has failed so short a time ago that it is worth while to wait for what may still write.
     pub(crate) fn is_fresh_failure(&self) -> bool {
         self.end.get().is_some_and(|end| end.failure.is_some() && end.when.elapsed() < LINGERING)

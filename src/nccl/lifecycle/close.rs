@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::sync::mpsc::Sender;
 use std::thread;
+use std::time::Instant;
 
 use super::abort::{abort_closing, abort_revoked, add_to_teardown, free_when_ready, start_abort, wait_for_end};
 use super::release::{abort_one, end_graphs, let_go, remove_registered};
-use super::{health, quiesce, reclaim};
+use super::{health, in_vain, quiesce, reclaim};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
@@ -43,8 +44,9 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
             None => groups.push(vec![Arc::clone(inner)]),
         }
     }
+    let (start, spent) = (Instant::now(), in_vain::spent());
     let results: Vec<Result<()>> = thread::scope(|scope| {
-        let run = |group: &Vec<Arc<Inner>>| close_or_abort(group, deadline);
+        let run = |group: &Vec<Arc<Inner>>| close_group(group, deadline);
         // This thread closes the first, and those for which no thread can be started.
         let threads = groups.iter().skip(1).map(|group| {
             let builder = thread::Builder::new().name("gpucomm-closing".into());
@@ -58,6 +60,9 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
         });
         first.into_iter().chain(others).collect()
     });
+    if results.iter().any(is_late) {
+        in_vain::spend(spent, start);
+    }
     // Some were held up by others that have ended meanwhile.
     let closed = groups.iter().zip(&results).filter(|(_, result)| result.is_ok()).flat_map(|(group, _)| group);
     let closed: Vec<_> = closed.cloned().collect();
@@ -70,8 +75,22 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
 /// Closes `members`. If that fails, aborts them, and all ranks of this process with them, without
 /// waiting.
 pub(crate) fn close_or_abort(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
+    let (start, spent) = (Instant::now(), in_vain::spent());
+    let closed = close_group(members, deadline);
+    if is_late(&closed) {
+        in_vain::spend(spent, start);
+    }
+    closed
+}
+
+fn is_late(closed: &Result<()>) -> bool {
+    matches!(closed, Err(Error::Timeout { .. }))
+}
+
+fn close_group(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     members.iter().try_for_each(|inner| refuse_graphs(inner))?;
     let closed = close(members, deadline);
+    in_vain::note_close(members, &closed);
     if let Err(error) = &closed {
         // Other threads may have revoked some of them meanwhile: those end alone.
         let (revoked, members): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|inner| inner.is_revoked());

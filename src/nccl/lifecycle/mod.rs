@@ -6,7 +6,7 @@
 //! | learn that a rank has failed | [`departures`] (starts over an exchange), [`health`] (every wait), [`watchdog`] (calls that stay inside NCCL), [`peer_listener`] (other processes) |
 //! | end it, and all that end with it | [`abort`], which uses [`interrupt`], [`quiesce`] and [`release`] |
 //! | stop it, and make others of it | [`revoke`] |
-//! | end it in order | [`close`], [`drop`](mod@drop) |
+//! | end it in order | [`close`], [`drop`](mod@drop), which wait for nothing twice: [`in_vain`] |
 //! | hand it over from or to another library | [`handover`] |
 //! | free its memory | [`reclaim`] |
 //! | find out which failure came first | [`root_cause`], [`scope`] |
@@ -19,6 +19,7 @@ mod departures;
 pub(crate) mod drop;
 pub(crate) mod handover;
 pub(crate) mod health;
+mod in_vain;
 pub(crate) mod interrupt;
 pub(crate) mod peer_listener;
 pub(crate) mod quiesce;

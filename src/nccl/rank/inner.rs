@@ -149,6 +149,12 @@ impl Inner {
         self.timeout_ms.store(ms, Ordering::Relaxed);
     }
 
+    /// Whoever drops the rank, which ends, waits no longer for that.
+    pub(crate) fn limit_timeout(&self, timeout: Duration) {
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.timeout_ms.fetch_min(ms, Ordering::Relaxed);
+    }
+
     /// How it has ended, for threads that wait for its work.
     #[inline]
     pub(crate) fn fate(&self) -> &Arc<Fate> {

@@ -1,0 +1,30 @@
+//! What a drop waits for that somebody else has ended.
+
+use std::time::Instant;
+
+use super::*;
+use crate::cuda::Device;
+use crate::nccl::clique::Clique;
+
+/// A thread stays inside NCCL, which keeps the rank from being stopped.
+#[test]
+fn a_short_timeout_stays_short() {
+    let device = *Device::all().unwrap().last().unwrap();
+    let clique = Clique::init_all(&[device]).unwrap();
+    clique.rank(0).set_timeout(Duration::from_millis(200));
+    let inner = clique.rank(0).inner();
+    let members = [Arc::clone(inner)];
+    let locked = inner.enter("test").unwrap();
+    inner.begin_visit("test").unwrap();
+    drop(locked);
+    let begin = Instant::now();
+    assert!(start_abort(&members, &Error::Aborted { operation: "test", reason: "the test aborts".into() }));
+    drop_all(&members);
+    let took = begin.elapsed();
+    assert!(!inner.has_left(), "there was nothing to wait for");
+    drop_all(&members);
+    let again = begin.elapsed() - took;
+    inner.end_visit();
+    assert!(took < ENDING, "{took:?}");
+    assert!(again < took.min(STOPPING), "it was waited for before: {again:?}");
+}

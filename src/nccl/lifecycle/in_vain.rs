@@ -1,0 +1,64 @@
+//! Remembers the waits that were in vain, so that nobody pays a deadline twice.
+//!
+//! Who has waited for work and given up does not wait for the same work again: not in a drop after
+//! a close that has failed, and not in the drop of another communicator on the same streams. A
+//! stream remembers for how long it was waited for, until it moves. Besides, drops that come one
+//! right after the other, as at the end of a scope, have one budget for all.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cuda::Stream;
+use crate::error::{Error, Result};
+use crate::nccl::rank::inner::Inner;
+
+/// Ends of one thread within this time count as one, as at the end of a scope.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+thread_local! {
+    /// The end of the last wait of this thread that was in vain, and how long it took, with those
+    /// right before it.
+    static SPENT: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
+}
+
+/// How long this thread has waited in vain until a moment ago. Zero on a thread whose thread-locals
+/// are gone.
+pub(super) fn spent() -> Duration {
+    let last = SPENT.try_with(Cell::get).ok().flatten();
+    last.filter(|(end, _)| end.elapsed() < AT_ONCE).map_or(Duration::ZERO, |(_, spent)| spent)
+}
+
+/// A wait of this thread was in vain. It has begun at `start`, when `before` was [`spent`].
+pub(super) fn spend(before: Duration, start: Instant) {
+    let _ = SPENT.try_with(|last| last.set(Some((Instant::now(), before + start.elapsed()))));
+}
+
+/// The streams of `members` that are not done.
+pub(super) fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
+    let streams = members.iter().filter_map(|inner| Some(inner.try_lock()?.streams.all().to_vec())).flatten();
+    streams.filter(|stream| !stream.is_drained().unwrap_or(true)).collect()
+}
+
+/// How long somebody has waited for `stream` in vain, which has not moved since.
+pub(super) fn waited_for(stream: &Stream) -> Duration {
+    match stream.given_up() {
+        Some(Error::Timeout { timeout, .. }) => timeout,
+        _ => Duration::ZERO,
+    }
+}
+
+/// A wait for `streams` has ended with `late`, a [`Error::Timeout`]. A longer wait stays known.
+pub(super) fn give_up(streams: &[Stream], late: &Error) {
+    let Error::Timeout { timeout, .. } = late else { return };
+    streams.iter().filter(|stream| waited_for(stream) < *timeout).for_each(|stream| stream.give_up_all(late));
+}
+
+/// A close of `members` has ended like this, at its deadline or before. If it is late, a drop waits
+/// no longer for them than that close has.
+pub(super) fn note_close(members: &[Arc<Inner>], closed: &Result<()>) {
+    if let Err(late @ Error::Timeout { timeout, .. }) = closed {
+        give_up(&busy(members), late);
+        members.iter().for_each(|inner| inner.limit_timeout(*timeout));
+    }
+}

@@ -1,0 +1,94 @@
+//! A deadline is paid once: who has waited for work in vain does not wait for the same work again.
+
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use gpucomm::nccl::InitOptions;
+use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
+
+use crate::support::{places, rank_counts, slower, watched};
+
+/// Occupies a stream of the device until the other end of the channel is dropped.
+fn occupied(device: Device) -> (Stream, Sender<()>) {
+    let stream = Stream::new(device).unwrap();
+    let (let_go, until) = channel::<()>();
+    stream.launch_host(move || drop(until.recv())).unwrap();
+    (stream, let_go)
+}
+
+/// A clique with this timeout that has enqueued an operation on these streams.
+fn at_work(streams: &[Stream], timeout: Duration) -> Clique {
+    let devices: Vec<_> = streams.iter().map(Stream::device).collect();
+    let options = InitOptions { timeout, ..InitOptions::default() };
+    let clique = Clique::init_all_with(&devices, &options).unwrap();
+    clique
+        .spmd(|comm| {
+            let stream = &streams[comm.rank()];
+            let mut x = DeviceBuffer::<f32>::zeroed(&Stream::new(comm.device())?, 4)?;
+            comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
+        })
+        .unwrap();
+    clique
+}
+
+fn timed(end: impl FnOnce()) -> Duration {
+    let begin = Instant::now();
+    end();
+    begin.elapsed()
+}
+
+/// Longer than what an abort takes that a device holds up.
+fn long() -> Duration {
+    slower(4.0)
+}
+
+#[test]
+fn a_drop_long_after_another_one_on_the_same_stream() {
+    watched(60.0, || {
+        let (stream, let_go) = occupied(places()[0]);
+        let streams = [stream];
+        let [first, second] = [(); 2].map(|()| at_work(&streams, long()));
+        let took = timed(|| drop(first));
+        assert!(took > long() / 2, "the device was not occupied: {took:?}");
+        // Longer than drops count as one.
+        std::thread::sleep(Duration::from_millis(1200));
+        let took = timed(|| drop(second));
+        drop(let_go);
+        assert!(took < long() / 2, "{took:?}");
+    });
+}
+
+#[test]
+fn a_drop_after_a_close_that_was_in_vain() {
+    watched(60.0, || {
+        let (stream, let_go) = occupied(places()[0]);
+        let streams = [stream];
+        let [first, second] = [(); 2].map(|()| at_work(&streams, long()));
+        let took = timed(|| assert!(matches!(first.close(long() / 4), Err(Error::Timeout { .. }))));
+        assert!(took < long() / 2, "the close, and the drop after it: {took:?}");
+        let rest = timed(|| drop(second));
+        drop(let_go);
+        assert!(took + rest < long() + slower(1.0), "{rest:?}, after {took:?}");
+    });
+}
+
+#[test]
+fn ranks_of_a_clique_one_by_one() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[4]) {
+            let (streams, let_go): (Vec<_>, Vec<_>) = places()[..ranks].iter().map(|place| occupied(*place)).unzip();
+            let mut comms = at_work(&streams, slower(1.0)).into_ranks();
+            let first = comms.remove(0);
+            let took = timed(|| drop(first));
+            // With pauses: the drops do not count as one.
+            let rest = comms.into_iter().map(|comm| {
+                std::thread::sleep(Duration::from_millis(150));
+                timed(|| drop(comm))
+            });
+            let rest: Vec<_> = rest.collect();
+            drop(let_go);
+            println!("{took:?}, then {rest:?}");
+            assert!(rest.iter().sum::<Duration>() < slower(0.5), "{rest:?}");
+        }
+    });
+}
