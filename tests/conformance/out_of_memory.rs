@@ -19,7 +19,10 @@ fn with_little_memory(role: &'static str, ranks: usize) {
             if gpucomm::backend() != Backend::Emulator {
                 return skip("devices with little memory: only the emulator has some");
             }
+            // The emulator has communicators take memory since NCCL 2.29.7.
+            let newer = (role == "children").then_some(("GPUCOMM_EMULATOR_NCCL", "2.32.3"));
             let small = [("GPUCOMM_EMULATOR_MEMORY", "64M"), ("GPUCOMM_TIMEOUT", "20")];
+            let small: Vec<_> = small.into_iter().chain(newer).collect();
             let id = UniqueId::new().unwrap();
             spawn("out_of_memory::child", role, (0, 1), &id, &small).finish(slower(80.0)).assert_success();
         }
@@ -29,11 +32,12 @@ fn with_little_memory(role: &'static str, ranks: usize) {
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    let roles: [(&str, fn() -> Result<()>); 4] = [
+    let roles: [(&str, fn() -> Result<()>); 5] = [
         ("culprit", one_rank_runs_out),
         ("goes on", of_one_rank_of_a_clique_that_goes_on),
         ("dead", of_a_dead_clique),
         ("other", of_another_clique),
+        ("children", for_a_child),
     ];
     for (name, body) in roles {
         if Role::of_this_process(name).is_some() {
@@ -221,4 +225,33 @@ fn of_another_clique() -> Result<()> {
 #[test]
 fn memory_of_another_clique_is_waited_for() {
     with_little_memory("other", 2);
+}
+
+/// Rank 1 has no memory for another communicator. Its error is the one of the call, not that of a rank which NCCL stops because of it.
+fn for_a_child() -> Result<()> {
+    let devices = &places()[..3];
+    let ways: [(&str, fn(&Clique) -> Result<()>); 3] = [
+        ("ncclCommSplit", |clique| clique.split(|_| Some((0, 0))).map(drop)),
+        ("ncclCommShrink", |clique| clique.shrink(&[2]).map(drop)),
+        ("ncclCommGrow", |clique| clique.grow(&places()[3..4]).map(drop)),
+    ];
+    for (function, make) in ways {
+        let clique = Clique::init_all(devices)?;
+        let stream = Stream::new(devices[1])?;
+        let (mut hogs, mut len) = (Vec::new(), LARGE);
+        while len > 0 {
+            match DeviceBuffer::<u8>::zeroed(&stream, len) {
+                Ok(hog) => hogs.push(hog),
+                Err(_) => len /= 2,
+            }
+        }
+        let error = make(&clique).expect_err("no memory on device 1");
+        assert_names(&error, &[function, "out of memory", "device 1"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_child_has_no_memory_for_is_said() {
+    with_little_memory("children", 4);
 }

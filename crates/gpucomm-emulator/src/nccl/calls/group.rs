@@ -4,7 +4,7 @@
 //! thread, as in NCCL: a group that is never ended swallows all that the thread calls later.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::bugs::Nccl;
 use crate::cuda::core::{device, stream};
@@ -297,11 +297,17 @@ fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>, late: Vec<Job>) -> Outco
         (job.run)()?;
     } else if !jobs.is_empty() {
         let mut threads = Vec::with_capacity(jobs.len());
-        // Where one fails, the others are stopped, as NCCL does it.
+        // Where one fails, the others are stopped, as NCCL does it, and the group fails because of that one, whichever comes first in it.
         let comms: Arc<[Arc<Comm>]> = jobs.iter().map(|job| job.comm.clone()).collect();
+        let failed = Arc::new(OnceLock::new());
         for job in jobs {
-            let comms = comms.clone();
-            let run = move || (job.run)().inspect_err(|_| comms.iter().for_each(|comm| comm.resources.abort.set()));
+            let (comms, failed) = (comms.clone(), failed.clone());
+            let run = move || {
+                (job.run)().inspect_err(|failure| {
+                    let _ = failed.set(failure.clone());
+                    comms.iter().for_each(|comm| comm.resources.abort.set());
+                })
+            };
             let thread = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(run);
             threads.push((job.name, thread.map_err(|e| Failure::system(format!("cannot start a thread: {e}")))?));
         }
@@ -310,6 +316,7 @@ fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>, late: Vec<Job>) -> Outco
             let outcome = thread.join().unwrap_or_else(|_| Err(Failure::internal(format!("{name} panicked"))));
             first = first.and(outcome);
         }
+        failed.get().cloned().map_or(Ok(()), Err)?;
         first?;
     }
     connect::connect(&batches)?;
