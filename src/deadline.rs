@@ -16,13 +16,16 @@ const LOOK: Duration = Duration::from_millis(100);
 
 const FALLBACK: Duration = Duration::from_secs(300);
 
+/// The longest timeout that is kept, 584 million years. A longer one, such as [`Duration::MAX`], counts as this.
+const LONGEST: Duration = Duration::from_millis(u64::MAX);
+
 const VARIABLE: &str = "GPUCOMM_TIMEOUT";
 
 /// How long a call waits that is given no timeout of its own.
 ///
 /// Five minutes, unless `GPUCOMM_TIMEOUT` holds a time or [`set_default_timeout`] was called. The variable holds seconds, such as
-/// `2.5`, or a number with a unit: `500ms`, `2s`, `10m`, `1h`; empty is as good as not set. With anything else in it no device is
-/// found and no communicator made: [`Error::InvalidArgument`] names the variable, its value, and what is expected.
+/// `2.5`, or a number with a unit: `500ms`, `2s`, `10m`, `1h`; empty is as good as not set. With anything else in it, a number too large to be
+/// a time included, no device is found and no communicator made: [`Error::InvalidArgument`] names the variable, its value, and what is expected.
 ///
 /// ```
 /// let deadline = std::time::Instant::now() + gpucomm::default_timeout();
@@ -44,7 +47,8 @@ pub(crate) fn check_environment(operation: &'static str) -> Result<()> {
     match from_environment() {
         Ok(_) => Ok(()),
         Err(value) => {
-            let expected = "a time of a millisecond or more, such as 2.5 (seconds), 500ms, 2s or 10m";
+            let expected =
+                format!("a time from 1ms to {}ms, such as 2.5 (seconds), 500ms, 2s or 10m", LONGEST.as_millis());
             Err(Error::argument(operation, VARIABLE, expected, format!("{value:?}")))
         }
     }
@@ -64,7 +68,7 @@ fn parse(value: Option<&OsStr>) -> Result<Option<Duration>, String> {
     }
 }
 
-/// A number, of seconds or of the unit behind it; at least a millisecond.
+/// A number, of seconds or of the unit behind it; at least a millisecond, and at most [`LONGEST`].
 fn time(text: &str) -> Option<Duration> {
     let text = text.trim();
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -76,12 +80,12 @@ fn time(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let time = Duration::try_from_secs_f64(number.trim_end().parse::<f64>().ok()? * seconds).ok()?;
-    (time.as_millis() > 0).then_some(time)
+    (time.as_millis() > 0 && time <= LONGEST).then_some(time)
 }
 
 /// Sets how long a call waits that is given no timeout of its own, for the whole process.
 ///
-/// Rounded to milliseconds, and at least one.
+/// Rounded to milliseconds, and at least one. [`Duration::MAX`] has calls wait for 584 million years, the longest time that is kept.
 ///
 /// ```
 /// use std::time::Duration;
@@ -90,8 +94,12 @@ fn time(text: &str) -> Option<Duration> {
 /// assert_eq!(gpucomm::default_timeout(), Duration::from_secs(30));
 /// ```
 pub fn set_default_timeout(timeout: Duration) {
-    let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
-    DEFAULT_MS.store(ms, Ordering::Relaxed);
+    DEFAULT_MS.store(kept(timeout), Ordering::Relaxed);
+}
+
+/// A timeout as it is kept: in milliseconds, at least one, and at most [`LONGEST`].
+pub(crate) fn kept(timeout: Duration) -> u64 {
+    u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 /// A moment after which an operation gives up, and what it was allowed.
@@ -252,6 +260,7 @@ mod tests {
             (" 2 s ", ms(2000)),
             (".25", ms(250)),
             ("1ms", ms(1)),
+            ("1e16", ms(10_000_000_000_000_000_000)),
             ("", Ok(None)),
         ] {
             assert_eq!(of(text), want, "{text:?}");
@@ -261,9 +270,10 @@ mod tests {
 
     #[test]
     fn what_is_no_time() {
-        for text in
-            ["abc", "0", "-1", "0s", "0.0001", "2 days", "2d", "inf", "nan", "1e400", "s", "2s3", "2,5", "--", " "]
-        {
+        for text in [
+            "abc", "0", "-1", "0s", "0.0001", "2 days", "2d", "inf", "nan", "1e17", "1e14h", "1e400", "s", "2s3",
+            "2,5", "--", " ",
+        ] {
             assert_eq!(of(text), Err(text.to_owned()), "{text:?}");
         }
     }

@@ -85,7 +85,8 @@ impl Communicator {
         self.inner.timeout()
     }
 
-    /// Sets how long calls of this communicator wait. At first it is the timeout that the start was given.
+    /// Sets how long calls of this communicator wait, rounded as by [`set_default_timeout`](crate::set_default_timeout). At first it is the
+    /// timeout that the start was given.
     ///
     /// It is not how long a result is waited for: that are calls of streams and buffers, such as [`Stream::synchronize`](crate::Stream::synchronize)
     /// and `to_vec`, which wait as long as [`default_timeout`](crate::default_timeout) says, or the call ([`Stream::wait`](crate::Stream::wait)).

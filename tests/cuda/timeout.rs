@@ -8,7 +8,7 @@ use crate::child::{child, refuses_devices};
 
 #[test]
 fn a_timeout_that_is_none_is_an_error() {
-    for value in ["abc", "0", "-1", "2 days"] {
+    for value in ["abc", "0", "-1", "2 days", "1e17"] {
         let this = "timeout::a_timeout_that_is_none_is_an_error";
         refuses_devices(this, ("GPUCOMM_TIMEOUT", value), &["GPUCOMM_TIMEOUT", value, "500ms"]);
     }

@@ -20,6 +20,7 @@ use super::scratch::Scratch;
 use super::state::StateMachine;
 use super::windows::Windows;
 use crate::cuda::{Device, Fate};
+use crate::deadline::kept;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::local_ranks::tree;
@@ -145,14 +146,12 @@ impl Inner {
     }
 
     pub(crate) fn set_timeout(&self, timeout: Duration) {
-        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
-        self.timeout_ms.store(ms, Ordering::Relaxed);
+        self.timeout_ms.store(kept(timeout), Ordering::Relaxed);
     }
 
     /// Whoever drops the rank, which ends, waits no longer for that.
     pub(crate) fn limit_timeout(&self, timeout: Duration) {
-        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
-        self.timeout_ms.fetch_min(ms, Ordering::Relaxed);
+        self.timeout_ms.fetch_min(kept(timeout), Ordering::Relaxed);
     }
 
     /// How it has ended, for threads that wait for its work.
