@@ -339,7 +339,7 @@ impl Exchange {
     fn meet(store: impl Store + 'static, timeout: Option<Duration>) -> Result<Self> {
         let operation = "Exchange::join";
         check_environment(operation)?;
-        let store: Arc<dyn Store> = Arc::new(Checked(store));
+        let store: Arc<dyn Store> = Arc::new(Checked::new(store));
         let (rank, size) = (store.rank(), store.size());
         super::store::check_rank(operation, rank, size)?;
         let deadline = Deadline::after(timeout.unwrap_or_else(default_timeout));

@@ -2,10 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::rand::GetRandomFlags;
 
+use crate::deadline::backoff;
 use crate::error::{Error, Result};
 use crate::panicked;
 
@@ -168,9 +170,27 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
 /// A store whose answers are checked: a store of the user may break its rules, or panic.
 ///
-/// Each answer has the right number of values, and none of them is too long. A panic is an error.
+/// Each answer has the right number of values, and none of them is too long. A panic is an error. A
+/// store that does not wait for a value is asked more and more seldom.
 #[derive(Debug)]
-pub(super) struct Checked<S>(pub(super) S);
+pub(super) struct Checked<S> {
+    store: S,
+    /// How often a value was waited for that was not there, since the last one that was.
+    in_vain: AtomicU32,
+}
+
+impl<S> Checked<S> {
+    pub(super) fn new(store: S) -> Self {
+        Self { store, in_vain: AtomicU32::new(0) }
+    }
+
+    /// Pauses after an answer to a wait in which not all values were there.
+    fn pause(&self) {
+        let round = self.in_vain.load(Ordering::Relaxed);
+        self.in_vain.store(round.saturating_add(1), Ordering::Relaxed);
+        backoff(round);
+    }
+}
 
 fn broken_rule(
     method: &'static str,
@@ -209,38 +229,47 @@ fn check_found(method: &'static str, key: &str, value: Option<&[u8]>) -> Result<
 
 impl<S: Store> Store for Checked<S> {
     fn rank(&self) -> usize {
-        self.0.rank()
+        self.store.rank()
     }
 
     fn size(&self) -> usize {
-        self.0.size()
+        self.store.size()
     }
 
     fn id(&self) -> u64 {
-        self.0.id()
+        self.store.id()
     }
 
     fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
-        contain("Store::set", key, || self.0.set(key, value, within))
+        contain("Store::set", key, || self.store.set(key, value, within))
     }
 
     fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
         const METHOD: &str = "Store::get";
-        let values = contain(METHOD, first(keys), || self.0.get(keys, within))?;
+        let values = contain(METHOD, first(keys), || self.store.get(keys, within)).inspect_err(|error| {
+            if matches!(error, Error::Timeout { .. }) && !within.is_zero() {
+                self.pause();
+            }
+        })?;
         if values.len() != keys.len() {
             return Err(broken_rule(METHOD, first(keys), format_args!("{} values", keys.len()), values.len()));
         }
         keys.iter().zip(&values).try_for_each(|(key, value)| check_found(METHOD, key, value.as_deref()))?;
+        if values.iter().all(Option::is_some) {
+            self.in_vain.store(0, Ordering::Relaxed);
+        } else if !within.is_zero() {
+            self.pause();
+        }
         Ok(values)
     }
 
     fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
-        contain("Store::add", key, || self.0.add(key, by, within))
+        contain("Store::add", key, || self.store.add(key, by, within))
     }
 
     fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
         const METHOD: &str = "Store::compare_and_set";
-        let swap = contain(METHOD, key, || self.0.compare_and_set(key, expected, value, within))?;
+        let swap = contain(METHOD, key, || self.store.compare_and_set(key, expected, value, within))?;
         if let Swap::Found(found) = &swap {
             check_found(METHOD, key, found.as_deref())?;
         }
@@ -248,16 +277,16 @@ impl<S: Store> Store for Checked<S> {
     }
 
     fn delete(&self, key: &str, within: Duration) -> Result<bool> {
-        contain("Store::delete", key, || self.0.delete(key, within))
+        contain("Store::delete", key, || self.store.delete(key, within))
     }
 
     fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
-        contain("Store::clear", prefix, || self.0.clear(prefix, within))
+        contain("Store::clear", prefix, || self.store.clear(prefix, within))
     }
 
     fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
         const METHOD: &str = "Store::ended";
-        let ends = contain(METHOD, "", || self.0.ended(ids, within))?;
+        let ends = contain(METHOD, "", || self.store.ended(ids, within))?;
         if ends.len() != ids.len() {
             return Err(broken_rule(METHOD, "", format_args!("{} answers", ids.len()), ends.len()));
         }

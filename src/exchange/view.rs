@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::digest::short;
 use super::store::{MAX_KEYS, Store};
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
 
@@ -221,13 +221,16 @@ impl View {
     }
 }
 
-/// Repeats a short request that has timed out, until the deadline of the whole call passes.
+/// Repeats a short request that has timed out, until the deadline of the whole call passes. Pauses in
+/// between: a store may time out at once.
 pub(super) fn patiently<T>(deadline: &Deadline, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut round = 0u32;
     loop {
         match ask() {
-            Err(Error::Timeout { .. }) if !deadline.expired() => {}
+            Err(Error::Timeout { .. }) if !deadline.expired() => backoff(round),
             answer => return answer,
         }
+        round = round.saturating_add(1);
     }
 }
 

@@ -1,11 +1,13 @@
 //! Ranks that come late, or not at all.
 
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use gpucomm::Error;
-use gpucomm::exchange::Exchange;
+use gpucomm::exchange::{Exchange, Threads};
 
+use crate::mine::Mine;
 use crate::support::{everywhere, sites, slower};
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -130,4 +132,43 @@ fn a_broadcast_that_nobody_could_end() {
             assert_eq!(x.all_gather(&at.to_le_bytes()).unwrap(), [at.to_le_bytes(); 2], "{at}");
         }
     });
+}
+
+/// A store that does not wait for values, or times out at once, is not asked again and again without a pause.
+#[test]
+fn a_store_that_does_not_wait() {
+    for (says, times_out) in [("no value", false), ("a timeout", true)] {
+        let (place, asked) = (Threads::new(2), Arc::new(AtomicUsize::new(0)));
+        let store = |rank| {
+            let asked = Arc::clone(&asked);
+            Mine::getting(place.store(rank).unwrap(), move |store, keys, within| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                let found = store.get(keys, Duration::ZERO)?;
+                if times_out && found.iter().any(Option::is_none) {
+                    return Err(Error::Timeout { operation: "get", timeout: within, detail: String::new() });
+                }
+                Ok(found)
+            })
+        };
+        let calls = |what: &str, late: Error| {
+            assert!(matches!(late, Error::Timeout { .. }), "{late}");
+            let calls = asked.swap(0, Ordering::Relaxed);
+            assert!(calls < 5000, "{says}, {what}: asked {calls} times within {SHORT:?}");
+        };
+        for rank in [1, 0] {
+            calls("join", Exchange::join_within(store(rank), SHORT).unwrap_err());
+        }
+        if times_out {
+            // No exchange is joined without an answer.
+            continue;
+        }
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| Exchange::join(store(1)).unwrap());
+            let x = Exchange::join(store(0)).unwrap().within(SHORT);
+            let _other = other.join().unwrap();
+            asked.store(0, Ordering::Relaxed);
+            calls("get", x.get("nobody").unwrap_err());
+            calls("barrier", x.barrier().unwrap_err());
+        });
+    }
 }
