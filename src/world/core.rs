@@ -65,6 +65,9 @@ pub(super) enum Way<'a> {
 /// How long what the device has may take to end, after an abort.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a thread that is inside code of the user's may take to return, after an abort, until what it was at is answered if that is too late.
+const SOON: Duration = Duration::from_millis(500);
+
 impl Core {
     pub(super) fn new(options: WorldOptions, source: Source) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
@@ -136,7 +139,14 @@ impl Core {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        wait(patience, &|| generation.left() > 0);
+        let soon = Deadline::after(patience.min(SOON));
+        wait(patience, &|| {
+            if soon.expired() {
+                // An abort wakes no code of the user's.
+                generation.seats.iter().for_each(|seat| seat.give_up_late());
+            }
+            generation.left() > 0
+        });
         if generation.left() > 0 {
             // What the device still has is freed when it is done with it; what a completion keeps is answered without it.
             generation.seats.iter().for_each(|seat| seat.looks.give_up(&cause.later("World")));

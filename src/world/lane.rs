@@ -98,7 +98,7 @@ impl Lane {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there are none.
+    /// [`Error::InvalidArgument`] where there are none. A request in a lane with a rank that its world has not is refused.
     pub fn of(name: impl AsRef<str>, ranks: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut members: Vec<_> = ranks.into_iter().collect();
         members.sort_unstable();
@@ -118,6 +118,11 @@ impl Lane {
     /// The lowest rank that takes part.
     pub(super) fn first(&self) -> usize {
         self.members.as_ref().map_or(0, |members| members[0])
+    }
+
+    /// The highest rank that is named; 0 where all take part.
+    pub(super) fn last(&self) -> usize {
+        self.members.as_ref().map_or(0, |members| members[members.len() - 1])
     }
 }
 

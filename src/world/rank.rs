@@ -263,6 +263,11 @@ impl Rank {
         let Some((_, seat)) = &self.seat else { return Ok(()) };
         // Where it has ended, its queue says so.
         let Some(communicator) = seat.communicator() else { return Ok(()) };
+        let size = communicator.size();
+        if let Some(rank) = lane.as_ref().map(Lane::last).filter(|rank| *rank >= size) {
+            let expected = format!("a lane of ranks below {size}");
+            return Err(Error::argument(request.operation(), "lane", expected, format!("one with rank {rank}")));
+        }
         request.check(&At::new(&communicator, &seat.stream, *generation))
     }
 

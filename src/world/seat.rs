@@ -21,6 +21,8 @@ use crate::hint::Apart;
 use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::Communicator;
 
+const STILL_AT_IT: &str = "the thread of the rank is still at it";
+
 /// A rank of a generation.
 #[derive(Debug)]
 pub(super) struct Seat {
@@ -131,9 +133,7 @@ impl Seat {
     pub(super) fn late(&self) -> Option<Error> {
         let current = self.current().clone().filter(|task| task.meta().deadline.expired());
         let begun = current.filter(|task| !task.waits() && !task.is_answered());
-        begun
-            .map(|task| self.looks.too_late(&task, "the thread of the rank is still at it"))
-            .or_else(|| self.looks.late())
+        begun.map(|task| self.looks.too_late(&task, STILL_AT_IT)).or_else(|| self.looks.late())
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<dyn Task>>> {
@@ -151,6 +151,18 @@ impl Seat {
         if let Some(task) = stuck {
             self.stuck.store(true, Ordering::Release);
             task.refuse(Reason::Failed, error.clone());
+        }
+    }
+
+    /// The same, if that is too late, and the thread is not inside NCCL, which an abort wakes.
+    pub(super) fn give_up_late(&self) {
+        if !self.communicator().is_none_or(|communicator| communicator.inner().is_left()) {
+            return;
+        }
+        let stuck = self.current().take_if(|task| task.meta().deadline.expired());
+        if let Some(task) = stuck {
+            self.stuck.store(true, Ordering::Release);
+            task.refuse(Reason::Late, task.meta().late(STILL_AT_IT));
         }
     }
 

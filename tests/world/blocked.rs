@@ -8,6 +8,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Exchange, Store, Swap, Threads};
+use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
     At, Barrier, Completion, InFlight, Members, Polling, Reason, Request, Shutdown, WhileDown, World, WorldOptions,
 };
@@ -332,6 +333,42 @@ fn a_store() {
     let start = Instant::now();
     drop(world);
     assert!(start.elapsed() < slower(8.0), "{:?}", start.elapsed());
+}
+
+/// The ranks of a checked world compare over the store. A request is answered at its deadline all the same.
+#[test]
+fn a_store_of_a_checked_world() {
+    turn();
+    let (place, gate) = (Threads::new(2), Gate::new());
+    let limit = slower(1.0);
+    let init = InitOptions { checked: true, timeout: slower(20.0), ..InitOptions::default() };
+    let options = WorldOptions { init, timeout: limit, ..WorldOptions::default() };
+    let start = |rank: usize, blocks: &Arc<OnceLock<Arc<Inside>>>| {
+        let store = Silent(Box::new(place.store(rank).unwrap()), Arc::clone(blocks));
+        let exchange = Exchange::join(store).unwrap();
+        // SAFETY: all ranks do the same.
+        unsafe { World::join(exchange, Device::new(rank).unwrap(), options.clone()) }.unwrap()
+    };
+    let blocks = [(); 2].map(|()| Arc::new(OnceLock::new()));
+    let worlds = std::thread::scope(|scope| {
+        let ranks = [0, 1].map(|rank| {
+            let (start, blocks) = (&start, &blocks[rank]);
+            scope.spawn(move || start(rank, blocks))
+        });
+        ranks.map(|rank| rank.join().unwrap())
+    });
+    for blocks in &blocks {
+        assert!(blocks.set(gate.inside()).is_ok());
+    }
+    let begin = Instant::now();
+    let answers: Vec<_> =
+        worlds.iter().enumerate().map(|(at, world)| world.rank(at).unwrap().submit(Barrier)).collect();
+    for answer in answers {
+        answer.wait_for(slower(30.0)).expect("an answer").unwrap_err();
+    }
+    let took = begin.elapsed();
+    drop(worlds);
+    assert!(took < limit + slower(3.0), "{took:?}");
 }
 
 /// A future that waits for room leaves nothing when it is dropped.

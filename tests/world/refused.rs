@@ -63,6 +63,10 @@ fn ranks_and_lanes_that_there_are_not() {
     let failed = rank.submit(gpucomm::world::Barrier).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().contains("a lane in which rank 0 takes part"), "{failed}");
+    let rank = world.rank(0).unwrap().lane(&Lane::of("beyond", [0, 2]).unwrap());
+    let failed = rank.submit(gpucomm::world::Barrier).wait().unwrap_err();
+    assert_eq!(failed.reason, Reason::Refused);
+    assert!(failed.error.to_string().contains("ranks below 2, got one with rank 2"), "{failed}");
 }
 
 #[test]
