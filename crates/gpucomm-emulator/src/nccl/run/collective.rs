@@ -217,10 +217,12 @@ fn part(
     let mut dead = None;
     if let Some(ticket) = ticket {
         while !common.departure.wait(ticket, SLICE) {
-            let mut missing =
-                (0..comm.size).filter(|&peer| segment.own(peer).departed.load(Ordering::Acquire) < number);
-            dead = missing.clone().find(|&peer| segment.rank(peer).dead());
-            if missing.all(|peer| segment.rank(peer).dead()) && dead.is_some() {
+            let is_missing = |peer: &usize| segment.own(*peer).departed.load(Ordering::Acquire) < number;
+            let is_dead = |peer: &usize| segment.rank(*peer).dead();
+            let mut missing = (0..comm.size).filter(is_missing);
+            dead = missing.clone().find(is_dead);
+            // A rank may die after it has done its share, and before it comes to the gate, which stays shut then.
+            if missing.all(|peer| is_dead(&peer)) && (0..comm.size).any(|peer| is_dead(&peer)) {
                 break;
             }
         }
@@ -429,5 +431,39 @@ mod share_tests {
                 assert_eq!(next, total);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod part_tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::isolated::alone;
+    use crate::meet::segment::Life;
+    use crate::nccl::state::registry;
+    use crate::nccl::tests::spmd;
+
+    /// A rank that is killed between its word that its share is done and the gate holds up nobody.
+    #[test]
+    fn a_rank_that_dies_in_front_of_the_gate() {
+        alone!();
+        let both = Barrier::new(2);
+        spmd(2, move |rank| {
+            both.wait();
+            if rank.rank == 0 {
+                let comm = registry::find(rank.comm).expect("a communicator");
+                let segment = comm.segment().expect("it has started");
+                let activity = Activity::new(Kind::AllReduce, 1, 1, 0);
+                (0..2).for_each(|peer| segment.own(peer).departed.store(1, Ordering::Release));
+                let ticket = segment.common().departure.arrive(2);
+                assert!(ticket.is_some(), "the other one has not come");
+                segment.rank(1).set_life(Life::Dead);
+                let parted = part(&comm, segment, activity, (1, ticket), &|| false);
+                segment.rank(1).set_life(Life::Joined);
+                assert_eq!(parted, Ok(true));
+            }
+            both.wait();
+        });
     }
 }
