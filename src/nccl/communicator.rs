@@ -18,8 +18,8 @@ use crate::sys;
 /// It may be moved between threads and shared by them; one call is made at a time. Its collectives are in
 /// [`operations`](super#operations). Dropping it does what [`Communicator::close`] does. While panicking, or if that fails, it is
 /// aborted as [`Aborter::abort`] does it, together with the other ranks of this process. A drop waits for at most ten seconds or its
-/// timeout, whichever is less, and all drops of a thread that follow one another wait no longer together. What a wait of a stream has
-/// waited for in vain before counts.
+/// timeout, whichever is less, and all drops of a thread that follow one another wait no longer together. What a wait of a stream, a close
+/// or another drop has waited for in vain before counts, until the stream moves.
 ///
 /// ```
 /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
