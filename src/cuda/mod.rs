@@ -156,7 +156,7 @@ pub(crate) use order::captures::Quiet;
 pub use order::done::Done;
 pub use order::event::Event;
 #[cfg(feature = "nccl")]
-pub(crate) use order::gate::{Shut, enter_all as enter_gates, shut as shut_gates};
+pub(crate) use order::gate::{Entered, Shut, enter_all as enter_gates, shut as shut_gates};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};

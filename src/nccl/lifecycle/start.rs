@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::abort::start_abort;
 use super::scope::{self, Scope};
 use super::watchdog;
-use crate::cuda::{self, Device};
+use crate::cuda::{self, Device, Entered};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::flight::files::Trouble;
@@ -242,6 +242,7 @@ impl Start {
             scope: scope::current(),
             deadline,
             receiver,
+            made: None,
         })
     }
 }
@@ -266,6 +267,8 @@ pub(crate) struct Starting {
     deadline: Deadline,
     /// Ranks that are not received are aborted.
     receiver: Receiver<Result<Made>>,
+    /// The ranks, while NCCL frees another communicator on their devices.
+    made: Option<Made>,
 }
 
 impl Starting {
@@ -302,10 +305,25 @@ impl Starting {
 
     fn ask_within(&mut self, patience: Duration) -> Option<Result<Vec<Arc<Inner>>>> {
         let operation = self.operation;
-        match self.receiver.recv_timeout(patience) {
-            Ok(made) => return Some(made.map_err(|error| self.lost(error)).and_then(|made| self.finish(made))),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Some(Err(nothing(operation))),
+        if self.made.is_none() {
+            match self.receiver.recv_timeout(patience) {
+                Ok(Ok(made)) => self.made = Some(made),
+                Ok(Err(error)) => return Some(Err(self.lost(error))),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Some(Err(nothing(operation))),
+            }
+        }
+        if let Some(made) = self.made.take() {
+            let devices: Vec<_> = self.ranks.iter().map(|(_, device)| *device).collect();
+            let mut entered = cuda::enter_gates(operation, &devices, &Deadline::after(patience));
+            let is_last = self.deadline.expired();
+            if entered.is_err() && is_last {
+                entered = cuda::enter_gates(operation, &devices, &self.deadline);
+            }
+            if entered.is_ok() || is_last {
+                return Some(self.finish(made, entered));
+            }
+            self.made = Some(made);
         }
         if let Some(reason) = self.scope.as_ref().and_then(|scope| scope.failure()) {
             return Some(Err(Error::Aborted { operation, reason }));
@@ -335,8 +353,8 @@ impl Starting {
         }
     }
 
-    /// Takes the ranks that have started.
-    fn finish(&mut self, made: Made) -> Result<Vec<Arc<Inner>>> {
+    /// Takes the ranks that have started, inside the gates of their devices.
+    fn finish(&mut self, made: Made, entered: Result<Vec<Entered>>) -> Result<Vec<Arc<Inner>>> {
         let (handles, ranks) = made.take();
         let &mut Self { size, shares, timeout, force_windows, .. } = self;
         let members: Vec<_> = std::mem::take(&mut self.helpers)
@@ -348,8 +366,17 @@ impl Starting {
                 Inner::new(Parts { handle, rank, size, device, local_ranks, helper, timeout, force_windows, lock })
             })
             .collect();
-        admit_in(self.scope.take(), self.operation, &members, &self.local_ranks, &self.deadline)?;
+        admit_in(self.scope.take(), self.operation, &members, &self.local_ranks, entered)?;
         Ok(members)
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let (Some(made), Some(helper)) = (self.made.take(), self.helpers.first()) {
+            // NCCL aborts them there, and waits for the device.
+            helper.run(move || drop(made));
+        }
     }
 }
 
@@ -365,22 +392,21 @@ pub(crate) fn admit(
     local_ranks: &LocalRanks,
     deadline: &Deadline,
 ) -> Result<()> {
-    admit_in(scope::current(), operation, members, local_ranks, deadline)
+    let devices: Vec<_> = members.iter().map(|inner| inner.device).collect();
+    admit_in(scope::current(), operation, members, local_ranks, cuda::enter_gates(operation, &devices, deadline))
 }
 
-/// The same, for ranks of a run that another thread may be part of.
+/// The same, for ranks of a run that another thread may be part of, inside the gates of their devices.
 fn admit_in(
     scope: Option<Arc<Scope>>,
     operation: &'static str,
     members: &[Arc<Inner>],
     local_ranks: &LocalRanks,
-    deadline: &Deadline,
+    entered: Result<Vec<Entered>>,
 ) -> Result<()> {
     warnings::all_went_well();
     members.iter().for_each(|inner| inner.trace_start());
-    let devices: Vec<_> = members.iter().map(|inner| inner.device).collect();
-    let entered = cuda::enter_gates(operation, &devices, deadline);
-    local_ranks.add_devices(devices.into_iter());
+    local_ranks.add_devices(members.iter().map(|inner| inner.device));
     let failure = local_ranks.admit(members.iter().map(|inner| (inner.rank, inner)));
     let late = entered.err();
     watchdog::wake();
@@ -543,5 +569,35 @@ mod tests {
         assert!(matches!(error, Error::Nccl { .. }), "{error:?}");
         assert_eq!(gpucomm_emulator::communicators_alive(SIZE), 0);
         assert!(local_ranks.are_freed());
+    }
+
+    /// Nor does it wait when it is given up there.
+    #[test]
+    fn a_start_that_is_asked_does_not_wait_for_a_gate() {
+        const SOON: Duration = Duration::from_secs(20);
+        let device = *Device::all().unwrap().last().unwrap();
+        let options = InitOptions { timeout: SOON, ..InitOptions::default() };
+        let shut = cuda::shut_gates(&[device], SOON).expect("no launch is inside");
+        let [mut first, mut second] = [(); 2].map(|()| {
+            let id = UniqueId::new().unwrap();
+            let mut starting = begin_rank("test", device, 1, vec![id], 0, &options, None).unwrap();
+            let is_made = || {
+                assert!(starting.ask().is_none(), "it has started behind a gate that is shut");
+                starting.made.is_some()
+            };
+            assert!(Deadline::after(SOON).wait(is_made));
+            starting
+        });
+        assert!(first.ask().is_none());
+        let local_ranks = Arc::clone(&first.local_ranks);
+        drop(first);
+        drop(shut);
+        assert!(Deadline::after(SOON).wait(|| local_ranks.are_freed()), "what was given up is left");
+        let mut started = None;
+        assert!(Deadline::after(SOON).wait(|| {
+            started = second.ask();
+            started.is_some()
+        }));
+        start_abort(&started.unwrap().unwrap(), &Error::Aborted { operation: "test", reason: "it is over".into() });
     }
 }
