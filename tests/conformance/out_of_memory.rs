@@ -230,12 +230,14 @@ fn memory_of_another_clique_is_waited_for() {
 /// Rank 1 has no memory for another communicator. Its error is the one of the call, not that of a rank which NCCL stops because of it.
 fn for_a_child() -> Result<()> {
     let devices = &places()[..3];
-    let ways: [(&str, fn(&Clique) -> Result<()>); 3] = [
+    let ways: &[(&str, fn(&Clique) -> Result<()>)] = &[
         ("ncclCommSplit", |clique| clique.split(|_| Some((0, 0))).map(drop)),
+        #[cfg(nccl_ge_2_28_7)]
         ("ncclCommShrink", |clique| clique.shrink(&[2]).map(drop)),
+        #[cfg(nccl_ge_2_29)]
         ("ncclCommGrow", |clique| clique.grow(&places()[3..4]).map(drop)),
     ];
-    for (function, make) in ways {
+    for &(function, make) in ways {
         let clique = Clique::init_all(devices)?;
         let stream = Stream::new(devices[1])?;
         let (mut hogs, mut len) = (Vec::new(), LARGE);
