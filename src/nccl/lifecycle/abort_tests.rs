@@ -1,7 +1,7 @@
 //! A thread inside NCCL is woken if it blocks there, and only then.
 //!
 //! A rank is revoked, too, while another communicator of the process is locked on its device. So
-//! these tests run one after the other, on devices that no other unit test uses.
+//! these tests run one after the other, on devices that other unit tests do not use meanwhile.
 
 use std::thread;
 
@@ -9,6 +9,7 @@ use super::interrupt::BLOCKED;
 use super::*;
 use crate::cuda::Device;
 use crate::nccl::clique::Clique;
+use crate::nccl::lifecycle::last_device;
 
 fn aborted(clique: &Clique) -> Vec<&Arc<Inner>> {
     let all: Vec<_> = clique.ranks().iter().map(|comm| comm.inner()).collect();
@@ -16,11 +17,6 @@ fn aborted(clique: &Clique) -> Vec<&Arc<Inner>> {
     assert!(all.iter().all(|inner| inner.mark_aborted(cause.clone())));
     all.iter().for_each(|inner| add_to_teardown(inner));
     all
-}
-
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock()
 }
 
 /// On the last devices. The first three are those of other unit tests.
@@ -35,7 +31,7 @@ fn ready(inner: &Arc<Inner>) -> bool {
 
 /// Aborts a rank during a call that lasts so much longer. Returns whether the rank was revoked.
 fn is_revoked_beside_a_call(is_stuck: bool, lasts: Duration) -> bool {
-    let _alone = alone();
+    let _alone = last_device();
     let clique = clique(1);
     let inner = clique.rank(0).inner();
     let (_locked, _) = inner.enter("test").unwrap();
@@ -70,7 +66,7 @@ fn a_blocked_call_is_interrupted_at_once() {
 /// it. It is freed when that thread has left.
 #[test]
 fn an_idle_rank_is_revoked_beside_a_slow_call() {
-    let _alone = alone();
+    let _alone = last_device();
     let clique = clique(2);
     let first = clique.rank(0).inner();
     let (locked, _) = first.enter("test").unwrap();

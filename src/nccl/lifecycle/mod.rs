@@ -33,3 +33,12 @@ pub(crate) mod start;
 pub(crate) mod start_child;
 pub(crate) mod start_over_exchange;
 pub(crate) mod watchdog;
+
+/// The last device, for one unit test at a time: what an abort does depends on other communicators
+/// that are locked on its device, and other tests use the first devices.
+#[cfg(all(test, gpucomm_emulator))]
+fn last_device() -> (crate::lock::MutexGuard<'static, ()>, crate::cuda::Device) {
+    static ALONE: crate::lock::Mutex<()> = crate::lock::Mutex::new(());
+    let devices = crate::cuda::Device::all().expect("devices of the emulator");
+    (ALONE.lock(), devices[devices.len() - 1])
+}

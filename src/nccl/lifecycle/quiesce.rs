@@ -283,6 +283,7 @@ pub(super) fn at_most(time: Duration, deadline: &Deadline) -> Deadline {
 mod tests {
     use super::*;
     use crate::nccl::clique::Clique;
+    use crate::nccl::lifecycle::last_device;
     use crate::nccl::setup::init_options::InitOptions;
 
     /// Long enough for what does not wait at a gate.
@@ -292,7 +293,7 @@ mod tests {
     /// those that are kept out. So it starts before the gate is shut, or after that.
     #[test]
     fn no_communicator_starts_while_the_gate_of_its_device_is_shut() {
-        let device = *Device::all().unwrap().last().unwrap();
+        let (_alone, device) = last_device();
         let options = InitOptions { timeout: SOON, ..InitOptions::default() };
         let start = || Clique::init_all_with(&[device], &options);
         let clique = start().unwrap();
