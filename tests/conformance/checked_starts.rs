@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Directory, Exchange, Store, Swap};
 use gpucomm::nccl::InitOptions;
-use gpucomm::{Communicator, Error, Result, Stream};
+use gpucomm::{Communicator, Device, Error, Result, Stream};
 
 use crate::checked::{CASE, CASES, Job, PATIENT, begin, check, end_of, exchange, place};
 use crate::split::{gathered, sum};
@@ -192,6 +192,8 @@ fn who_cannot_read_for_a_while_hears_of_an_abort() {
 pub fn one_has_no_threads(role: Role) {
     let (exchange, last) = (exchange(&role), role.size - 1);
     // The kernel may not let it.
+    // The driver starts threads of its own when it is first asked.
+    Device::all().unwrap();
     let forbidden = role.rank != last || forbid_threads();
     if exchange.all_gather(&[u8::from(forbidden)]).unwrap().contains(&vec![0]) {
         return skip("this kernel does not let a process forbid its own threads");

@@ -65,7 +65,8 @@ fn a_drop_after_a_close_that_was_in_vain() {
         let streams = [stream];
         let [first, second] = [(); 2].map(|()| at_work(&streams, long()));
         let took = timed(|| assert!(matches!(first.close(long() / 4), Err(Error::Timeout { .. }))));
-        assert!(took < long() / 2, "the close, and the drop after it: {took:?}");
+        // NCCL has a second to stop what the device holds up.
+        assert!(took < long() / 4 + slower(2.0), "the close, and the drop after it: {took:?}");
         let rest = timed(|| drop(second));
         drop(let_go);
         assert!(took + rest < long() + slower(1.0), "{rest:?}, after {took:?}");

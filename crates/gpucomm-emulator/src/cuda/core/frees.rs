@@ -42,22 +42,23 @@ pub(crate) fn any(device: &Device) -> Option<Ticket> {
 }
 
 /// Makes a condemned block of `device` known as one whose free is on its way, unless that came already.
-pub(crate) fn expect(device: &Device, block: &Arc<Block>, free: Ticket) {
+pub(crate) fn expect(device: &Device, block: Arc<Block>, free: Ticket) {
     let mut pending = PENDING.of(device).lock();
-    if device.heap.holds(block) {
-        pending.push(Pending { block: block.clone(), free });
+    if device.heap.holds(&block) {
+        pending.push(Pending { block, free });
     }
 }
 
 /// Ends the life of a condemned block in the order of its stream, and looks whether anybody still uses it.
-pub(crate) fn release(block: &Arc<Block>, operation: &str) {
-    let Some(device) = refuse_uses(block, operation) else { return };
+///
+/// The memory is there again before [`any`] knows no more of the free: who finds none on its way asks for memory once more.
+pub(crate) fn release(block: Arc<Block>, operation: &str) {
+    let Some(device) = refuse_uses(&block, operation) else { return };
     let mut pending = PENDING.of(device).lock();
-    let known = pending.iter().position(|pending| Arc::ptr_eq(&pending.block, block));
+    let known = pending.iter().position(|pending| Arc::ptr_eq(&pending.block, &block));
     let gone = known.map(|known| pending.swap_remove(known));
-    device.heap.bury(block);
-    drop(pending);
-    drop(gone);
+    device.heap.bury(&block);
+    drop((gone, block));
 }
 
 /// Reports who still uses a block whose life ends, and takes the device away. The device that it belongs to.

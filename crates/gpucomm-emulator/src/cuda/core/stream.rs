@@ -345,7 +345,7 @@ impl Stream {
             // A lost device waits for nothing; what it comes to is dropped.
             Task::Wait(ticket) => while self.device.check().is_ok() && !ticket.wait_for(SLICE) {},
             Task::Stamp(time) => drop(time.set(Instant::now())),
-            Task::Free(block) => frees::release(&block, "cudaFreeAsync"),
+            Task::Free(block) => frees::release(block, "cudaFreeAsync"),
             Task::Run(step) => step.perform(),
             Task::Graph(steps, lanes) => lanes.perform(steps),
         }

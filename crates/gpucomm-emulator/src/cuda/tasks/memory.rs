@@ -98,7 +98,7 @@ pub(crate) fn free(ptr: *mut c_void) -> Result<(), cudaError> {
         device::wait_for_device(device);
     }
     check_seen("cudaFree", &block);
-    frees::release(&block, "cudaFree");
+    frees::release(block, "cudaFree");
     device.check()
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn unmap(ptr: *mut c_void) -> Result<(), cudaError> {
     }
     let (device, block) = condemn("ncclMemFree", ptr)?;
     check_seen("ncclMemFree", &block);
-    frees::release(&block, "ncclMemFree");
+    frees::release(block, "ncclMemFree");
     device.check()
 }
 
@@ -166,11 +166,11 @@ pub(crate) fn free_async(ptr: *mut c_void, stream: &Arc<Stream>) -> Result<(), c
     let (device, block) = condemn("cudaFreeAsync", ptr)?;
     stream.place_block("cudaFreeAsync", &block);
     if stream.is_idle() {
-        frees::release(&block, "cudaFreeAsync");
+        frees::release(block, "cudaFreeAsync");
         return Ok(());
     }
     let free = stream.push(Task::Free(block.clone()))?;
-    frees::expect(device, &block, free);
+    frees::expect(device, block, free);
     Ok(())
 }
 
