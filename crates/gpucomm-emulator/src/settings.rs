@@ -210,11 +210,6 @@ impl Variables<'_> {
     }
 }
 
-/// Reads an environment variable that is 0 or 1. Returns `None` if it is not set, or has another value.
-pub(crate) fn switch(name: &str) -> Option<bool> {
-    flag(std::env::var(name).ok()?.trim())
-}
-
 fn flag(text: &str) -> Option<bool> {
     match text {
         "0" => Some(false),

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use super::error::{Failure, Outcome};
 use super::graphs::Graphs;
 use crate::bugs::{self, Nccl};
-use crate::settings::{settings, switch};
+use crate::nccl::basics::variables::switch;
+use crate::settings::settings;
 use crate::sys::{NCCL_VERSION_CODE, ncclConfig_t};
 
 const MAGIC: u32 = 0xcafe_beef;
@@ -25,10 +26,7 @@ pub(crate) fn version() -> c_int {
 
 /// Whether two ranks of a communicator may be on one device: NCCL_MULTI_RANK_GPU_ENABLE, from 2.30.3 on.
 pub(crate) fn ranks_share_devices() -> bool {
-    static ENABLED: LazyLock<bool> = LazyLock::new(|| {
-        let value = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").unwrap_or_default();
-        value.trim().parse::<i64>().is_ok_and(|value| value != 0)
-    });
+    static ENABLED: LazyLock<bool> = LazyLock::new(|| switch("NCCL_MULTI_RANK_GPU_ENABLE").unwrap_or_default());
     bugs::ranks_may_share_devices(settings().nccl) && *ENABLED
 }
 

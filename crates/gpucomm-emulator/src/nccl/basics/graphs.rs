@@ -7,8 +7,9 @@
 use std::ffi::c_int;
 use std::sync::LazyLock;
 
+use crate::nccl::basics::variables::switch;
 use crate::report;
-use crate::settings::{settings, switch};
+use crate::settings::settings;
 
 /// Which operations of a communicator are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,3 +8,4 @@ pub(crate) mod graphs;
 pub(crate) mod kind;
 pub(crate) mod parameters;
 pub(crate) mod unique_id;
+pub(crate) mod variables;

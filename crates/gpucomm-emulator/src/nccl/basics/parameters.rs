@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::{Failure, Outcome};
+use super::variables;
 use crate::bugs::Nccl;
 use crate::report;
 use crate::settings::settings;
@@ -187,9 +188,9 @@ impl Parameter {
         self.key.to_str().expect("names are ASCII")
     }
 
-    /// What the environment says, now or when it was read first.
+    /// What the environment or a file says, now or when it was read first.
     fn said(&self) -> Option<String> {
-        let read = || std::env::var_os(self.name()).map(|text| text.to_string_lossy().into_owned());
+        let read = || variables::value(self.name());
         match self.kept {
             Some(kept) if self.key == NO_CACHE || !is_read_anew(self.name()) => kept.get_or_init(read).clone(),
             _ => read(),

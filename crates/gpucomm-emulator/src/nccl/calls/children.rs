@@ -10,6 +10,7 @@ use crate::meet::segment::{Id, MAX_RANKS};
 use crate::nccl::basics::config::Config;
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
+use crate::nccl::basics::variables;
 use crate::nccl::calls::group;
 use crate::nccl::calls::group::Job;
 use crate::nccl::calls::init::{Out, join};
@@ -196,7 +197,7 @@ fn lead(parent: &Comm, all: &Members, kind: Kind, members: &[usize], joins: bool
 /// `ncclCommGetUniqueId`.
 pub(crate) fn growth_id(comm: &Comm) -> Outcome<Id> {
     comm.ensure_usable()?;
-    if std::env::var_os("NCCL_COMM_ID").is_some() {
+    if variables::value("NCCL_COMM_ID").is_some() {
         return Err(Failure::usage("ncclCommGetUniqueId while NCCL_COMM_ID is set"));
     }
     let id = register::create::<Nccl>()?;

@@ -10,6 +10,7 @@ use crate::meet::segment::{Life, Segment};
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::graphs::Graphs;
 use crate::nccl::basics::kind::Kind;
+use crate::nccl::basics::variables;
 use crate::nccl::calls::group;
 use crate::nccl::calls::group::Job;
 use crate::nccl::state::comm::Comm;
@@ -270,7 +271,7 @@ pub(crate) fn reclaim(comm: &Arc<Comm>) {
 fn needs_manager(what: &str) -> Outcome {
     static DISABLED: LazyLock<bool> = LazyLock::new(|| {
         let number = |value: String| value.trim().parse::<i64>().ok();
-        std::env::var("NCCL_DISABLE_MEM_MANAGER").ok().and_then(number).is_some_and(|number| number != 0)
+        variables::value("NCCL_DISABLE_MEM_MANAGER").and_then(number).is_some_and(|number| number != 0)
     });
     if *DISABLED {
         Err(Failure::usage(format!("{what} is not supported: the memory manager is disabled")))

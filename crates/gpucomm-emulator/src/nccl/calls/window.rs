@@ -19,6 +19,7 @@ use crate::memory::object::Location;
 use crate::memory::usage::{InUse, locate, reach};
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
+use crate::nccl::basics::variables;
 use crate::nccl::calls::group;
 use crate::nccl::calls::group::Job;
 use crate::nccl::state::comm::Comm;
@@ -382,7 +383,7 @@ fn place(comm: &Comm, window: ncclWindow_t, offset: usize, peer: usize) -> Outco
 /// Whether NCCL registers anything: NCCL_LOCAL_REGISTER, which it reads once.
 pub(super) fn registers_buffers() -> bool {
     static ON: LazyLock<bool> =
-        LazyLock::new(|| std::env::var("NCCL_LOCAL_REGISTER").map_or(true, |value| value.trim() != "0"));
+        LazyLock::new(|| variables::value("NCCL_LOCAL_REGISTER").is_none_or(|value| value.trim() != "0"));
     *ON
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::lock::Mutex;
 use crate::memory::usage::{InUse, Piece};
+use crate::nccl::basics::variables;
 
 /// Registrations begin and end at pages of this size.
 const PAGE: usize = 4096;
@@ -123,7 +124,7 @@ pub(crate) struct GraphCache(Mutex<State>);
 /// Whether NCCL registers anything for graphs: NCCL_GRAPH_REGISTER, which it reads once.
 pub(crate) fn registers_graphs() -> bool {
     static ON: LazyLock<bool> =
-        LazyLock::new(|| std::env::var("NCCL_GRAPH_REGISTER").map_or(true, |value| value.trim() != "0"));
+        LazyLock::new(|| variables::value("NCCL_GRAPH_REGISTER").is_none_or(|value| value.trim() != "0"));
     *ON
 }
 
