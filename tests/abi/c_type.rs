@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use syn::{Expr, GenericArgument, Lit, PathArguments, Type};
+use syn::{Expr, GenericArgument, Lit, PathArguments, PointerMutability, Type};
 
 use crate::items::{Signature, result};
 
@@ -53,7 +53,12 @@ fn declare(of: &Type, constant: bool, declarator: &str, tags: &Tags) -> Result<S
     match of {
         Type::Ptr(inner) => {
             let star = if constant { "*const " } else { "*" };
-            declare(&inner.elem, inner.const_token.is_some(), &format!("{star}{declarator}"), tags)
+            declare(
+                &inner.elem,
+                matches!(inner.mutability, PointerMutability::Const(_)),
+                &format!("{star}{declarator}"),
+                tags,
+            )
         }
         Type::Array(array) => {
             let Expr::Lit(literal) = &array.len else { return Err("an array without a length".into()) };
@@ -66,7 +71,7 @@ fn declare(of: &Type, constant: bool, declarator: &str, tags: &Tags) -> Result<S
             match (&last.arguments, last.ident.to_string()) {
                 (PathArguments::None, name) => Ok(qualified(primitive(&name).unwrap_or(&tags.spelled(&name)))),
                 (PathArguments::AngleBracketed(of), name) if name == "Option" => match of.args.first() {
-                    Some(GenericArgument::Type(Type::BareFn(callback))) => {
+                    Some(GenericArgument::Type(Type::FnPtr(callback))) => {
                         let signature = Signature {
                             arguments: callback.inputs.iter().map(|argument| argument.ty.clone()).collect(),
                             result: result(&callback.output),

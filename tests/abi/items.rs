@@ -159,7 +159,7 @@ fn renamed(tree: &syn::UseTree) -> Result<Item, String> {
     match tree {
         syn::UseTree::Path(path) => renamed(&path.tree),
         syn::UseTree::Rename(pair) => {
-            let of = Type::Path(syn::TypePath { qself: None, path: pair.ident.clone().into() });
+            let of = Type::Path(syn::TypePath { attrs: Vec::new(), qself: None, path: pair.ident.clone().into() });
             Ok(Item::Alias { name: pair.rename.to_string(), of })
         }
         other => Err(format!("not understood: use {other:?}")),
