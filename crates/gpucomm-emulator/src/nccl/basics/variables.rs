@@ -4,13 +4,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use super::config::version;
+use crate::settings::settings;
 
 /// The file of the machine.
 const MACHINE: &str = "/etc/nccl.conf";
 
 /// The first version that finds the file of the user by `HOME`, and whose lines may end with `\r\n`.
-const PORTABLE: i32 = 23003;
+const PORTABLE: u32 = 23003;
 
 /// The lines of the files, in the order in which NCCL reads them.
 static LINES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
@@ -22,7 +22,7 @@ static LINES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
 
 /// The home directory: before [`PORTABLE`] that of the user database, whatever `HOME` says.
 fn home() -> Option<PathBuf> {
-    if version() >= PORTABLE {
+    if settings().nccl >= PORTABLE {
         return std::env::var_os("HOME").map(PathBuf::from);
     }
     let user = std::fs::metadata("/proc/self").ok()?.uid().to_string();
@@ -44,7 +44,7 @@ pub(crate) fn switch(name: &str) -> Option<bool> {
 
 /// The lines `NAME=value` of a file, without spaces around `=`.
 fn lines(text: &str) -> Vec<(String, String)> {
-    let whole = |line: &str| line.strip_suffix('\r').filter(|_| version() >= PORTABLE).unwrap_or(line).to_owned();
+    let whole = |line: &str| line.strip_suffix('\r').filter(|_| settings().nccl >= PORTABLE).unwrap_or(line).to_owned();
     let line = |line: String| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     text.split('\n').map(whole).filter_map(line).collect()
 }
