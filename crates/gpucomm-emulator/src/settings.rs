@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub capabilities: Capabilities,
     /// GPUCOMM_EMULATOR_QUEUE: how many entries a launch queue of a device has.
     pub queue: usize,
+    /// GPUCOMM_EMULATOR_QUEUE_ORDER: whether what is in one launch queue begins in the order in which it was enqueued.
+    pub queue_order: bool,
     /// GPUCOMM_EMULATOR_DRIVER_LOCK: what a call that waits for a device holds up; see `cuda::driver_lock`.
     pub driver_lock: u32,
     /// GPUCOMM_EMULATOR_NCCL: which version of NCCL this is.
@@ -80,6 +82,7 @@ impl Default for Settings {
             memory: 16 << 30,
             capabilities: Capabilities::default(),
             queue: 1021,
+            queue_order: false,
             driver_lock: 1,
             nccl: bugs::NCCL,
             nvshmem: bugs::NVSHMEM,
@@ -161,6 +164,7 @@ impl Variables<'_> {
         self.take("CAPABILITY", &mut all.capabilities, Capabilities::EXPECTED, Capabilities::parse);
         let entries = format!("a number from {} to {}", QUEUE.start(), QUEUE.end());
         self.take("QUEUE", &mut all.queue, entries, |text| text.parse().ok().filter(|entries| QUEUE.contains(entries)));
+        self.take("QUEUE_ORDER", &mut all.queue_order, "0 or 1", flag);
         self.take("DRIVER_LOCK", &mut all.driver_lock, "0, 1 or 2", |text| {
             text.parse().ok().filter(|level| *level <= 2)
         });
@@ -333,7 +337,7 @@ mod settings_tests {
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
             assert_eq!((settings.devices, settings.memory), (4, 16 << 30));
-            let names = "DEVICES MEMORY QUEUE DRIVER_LOCK NCCL BUGS WINDOWS ORDER FLOATS NODE DEAD_PEER DEADLOCK STRICT RACES QUIET";
+            let names = "DEVICES MEMORY QUEUE QUEUE_ORDER DRIVER_LOCK NCCL BUGS WINDOWS ORDER FLOATS NODE DEAD_PEER DEADLOCK STRICT RACES QUIET";
             for name in names.split(' ') {
                 let start = format!("GPUCOMM_EMULATOR_{name}=");
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");

@@ -158,6 +158,9 @@ impl Ticket {
 // As was seen on H200s, a device has eight, each with 1021 entries (GPUCOMM_EMULATOR_QUEUE), and streams take them in turn.
 // Kernels, copies and fills take an entry until they are done; host functions, and events that are recorded or waited for,
 // take none. Whoever enqueues more is blocked inside the call, whatever happens meanwhile.
+//
+// With GPUCOMM_EMULATOR_QUEUE_ORDER=1, what is in one queue begins in the order in which it was enqueued, as on GPUs: a
+// kernel that waits for the one before it on its stream holds up the streams that share its queue.
 
 /// How many a device has.
 pub(crate) const CHANNELS: usize = 8;
@@ -167,6 +170,10 @@ pub(crate) const CHANNELS: usize = 8;
 pub(crate) struct Channel {
     taken: Mutex<usize>,
     freed: Condvar,
+    /// How many turns were given, and how many tasks have begun, where they begin in order.
+    given: Mutex<u64>,
+    begun: Mutex<u64>,
+    next: Condvar,
 }
 
 impl Channel {
@@ -192,5 +199,24 @@ impl Channel {
         *self.taken.lock() -= entries;
         // Who wants many may still have to wait where another need not.
         self.freed.notify_all();
+    }
+
+    /// Has `add` append the task that has the next turn. Under one lock, so that the tasks of a stream have their turns in its order.
+    pub fn in_turn<T>(&self, add: impl FnOnce(u64) -> T) -> T {
+        let mut given = self.given.lock();
+        let turn = *given;
+        *given += 1;
+        add(turn)
+    }
+
+    /// The task that has this turn comes next on its stream: waits until all before it have begun.
+    pub fn begin(&self, turn: u64) {
+        let mut begun = self.begun.lock();
+        while *begun != turn {
+            begun = self.next.wait(begun);
+        }
+        *begun += 1;
+        drop(begun);
+        self.next.notify_all();
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::cuda::core::line::{Line, Ticket};
+use crate::cuda::core::line::{Channel, Line, Ticket};
 use crate::cuda::core::plan::Lanes;
 use crate::cuda::core::work::Step;
 use crate::lock::{Condvar, Mutex, MutexGuard};
@@ -200,6 +200,8 @@ pub(crate) enum Task {
     Graph(Vec<Step>, Arc<Lanes>),
     /// Nothing before that ticket is done.
     Wait(Ticket),
+    /// All tasks before this turn of the launch queue have begun.
+    Turn(&'static Channel, u64),
     /// The time when the stream came here.
     Stamp(Arc<OnceLock<Instant>>),
     /// The end of an allocation in stream order. It comes also when the device has failed: others may wait for the memory.
@@ -223,7 +225,7 @@ impl Task {
         match self {
             Self::Run(step) => usize::from(step.takes_an_entry()),
             Self::Graph(steps, _) => steps.iter().filter(|step| step.takes_an_entry()).count(),
-            Self::Wait(_) | Self::Stamp(_) | Self::Free(_) => 0,
+            Self::Wait(_) | Self::Turn(..) | Self::Stamp(_) | Self::Free(_) => 0,
         }
     }
 }
@@ -234,6 +236,7 @@ impl std::fmt::Debug for Task {
             Self::Run(step) => write!(f, "Run({})", step.name),
             Self::Graph(steps, _) => write!(f, "Graph({})", steps.len()),
             Self::Wait(ticket) => write!(f, "Wait({})", ticket.number()),
+            Self::Turn(_, turn) => write!(f, "Turn({turn})"),
             Self::Stamp(_) => write!(f, "Stamp"),
             Self::Free(block) => write!(f, "Free({:#x})", block.offset),
         }

@@ -18,6 +18,7 @@ use crate::cuda::core::{capture, frees};
 use crate::memory::heap::Block;
 use crate::races::Actor;
 use crate::report;
+use crate::settings::settings;
 use crate::sys::{cudaError, cudaStream_t, cudaStreamNonBlocking};
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -255,6 +256,12 @@ impl Stream {
         if entries > 0 {
             self.channel.take(self.device.ordinal, entries);
         }
+        if entries > 0 && settings().queue_order {
+            return Ok(self.channel.in_turn(|turn| {
+                self.queue.add(&self.line, before, Task::Turn(self.channel, turn));
+                self.queue.add(&self.line, Vec::new(), task)
+            }));
+        }
         Ok(self.queue.add(&self.line, before, task))
     }
 
@@ -344,6 +351,7 @@ impl Stream {
         match task {
             // A lost device waits for nothing; what it comes to is dropped.
             Task::Wait(ticket) => while self.device.check().is_ok() && !ticket.wait_for(SLICE) {},
+            Task::Turn(channel, turn) => channel.begin(turn),
             Task::Stamp(time) => drop(time.set(Instant::now())),
             Task::Free(block) => frees::release(block, "cudaFreeAsync"),
             Task::Run(step) => step.perform(),

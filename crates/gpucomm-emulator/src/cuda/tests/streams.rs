@@ -2,6 +2,7 @@
 
 use super::waits::assert_waits;
 use super::*;
+use crate::cuda::core::line::CHANNELS;
 use crate::cuda::core::stream::enqueue;
 use crate::cuda::core::work::Running;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -358,4 +359,41 @@ fn cpu_time() -> Duration {
     // SAFETY: a struct to write to.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Streams of one launch queue, and one of another: which of them are held up by a stream whose work waits. As was seen on an
+/// H200: docs/measurements/2026-11-23-h200-one.md.
+#[track_caller]
+fn held_up_by_a_stream_that_waits() -> [bool; 2] {
+    // The streams of a device take its queues in turn.
+    let streams: Vec<_> = (0..=CHANNELS).map(|_| TestStream::new(0)).collect();
+    let (first, other, same) = (&streams[0], &streams[1], &streams[CHANNELS]);
+    let memory = [malloc(4), malloc(4), malloc(4)];
+    let gate = first.close_gate();
+    for (memory, stream) in memory.into_iter().zip([first, same, other]) {
+        ok!(cudaMemsetAsync(memory, 1, 4, stream.0));
+    }
+    other.wait();
+    // Had it not to wait, it would be done soon after the other one.
+    let start = Instant::now();
+    while c!(cudaStreamQuery(same.0)) == NOT_READY && start.elapsed() < Duration::from_millis(300) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let held_up = [same, other].map(|stream| c!(cudaStreamQuery(stream.0)) == NOT_READY);
+    drop(gate);
+    streams.iter().for_each(TestStream::wait);
+    memory.into_iter().for_each(|memory| ok!(cudaFree(memory)));
+    held_up
+}
+
+#[test]
+fn streams_of_one_queue_hold_up_each_other_where_queues_keep_their_order() {
+    isolated!(&[("GPUCOMM_EMULATOR_QUEUE_ORDER", "1")], || {
+        assert_eq!(held_up_by_a_stream_that_waits(), [true, false]);
+    });
+}
+
+#[test]
+fn streams_of_one_queue_do_not_wait_for_each_other() {
+    isolated!(&[], || assert_eq!(held_up_by_a_stream_that_waits(), [false, false]));
 }
