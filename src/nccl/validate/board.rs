@@ -11,6 +11,8 @@
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
@@ -131,7 +133,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Makes it for so many ranks. `None` if there is no room for it.
+    /// Makes it for so many ranks. `None` if there is no room for it, or files in `directory` are not memory.
     fn create(directory: &Path, ranks: usize) -> Option<Self> {
         let draw = || RandomState::new().hash_one(std::process::id());
         let name = format!("{NAME}{:016x}{:016x}", draw(), draw());
@@ -167,6 +169,9 @@ impl Shared {
     }
 
     fn map(file: &File, ranks: usize) -> Option<NonNull<AtomicU64>> {
+        if !is_memory(file) {
+            return None;
+        }
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: the kernel chooses an address at which nothing is, and the file has so many bytes.
         let start = unsafe { mmap(ptr::null_mut(), Self::bytes(ranks), access, flags, file, 0) };
@@ -220,6 +225,16 @@ impl Shared {
         let mut note: Vec<u8> = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
         note.truncate(len);
         Posted::Note(note)
+    }
+}
+
+/// Whether a file is memory of this host. `/dev/shm` is a plain directory on some machines. Another host may see what is there, and
+/// not what is written to it when it is mapped. And a disk may have no room for that any more.
+fn is_memory(file: &File) -> bool {
+    let mut found = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open, and the structure is written unless the call fails.
+    unsafe {
+        libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) == 0 && found.assume_init().f_type == libc::TMPFS_MAGIC
     }
 }
 
@@ -308,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_is_no_board_is_not_mapped() {
-        let directory = std::env::temp_dir().join(format!("gpucomm-board-test-{}", std::process::id()));
+        let directory = Path::new(DIRECTORY).join(format!("gpucomm-board-test-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let shared = Shared::create(&directory, 2).unwrap();
         assert!(Shared::open(&directory, &shared.name, 2).is_some());
@@ -319,5 +334,16 @@ mod tests {
         assert!(Shared::create(&directory.join("none"), 2).is_none());
         drop(shared);
         std::fs::remove_dir(&directory).unwrap();
+    }
+
+    /// The build's directory is on a disk, unless somebody builds in memory.
+    #[test]
+    fn only_memory_is_mapped() {
+        let directory = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        let is_memory = is_memory(&File::open(&directory).unwrap());
+        assert_eq!(Shared::create(&directory, 2).is_some(), is_memory);
+        let left = std::fs::read_dir(&directory).unwrap().flatten();
+        let is_board = |name: std::ffi::OsString| name.to_string_lossy().starts_with(NAME);
+        assert!(!left.map(|entry| entry.file_name()).any(is_board), "it is taken away again");
     }
 }
