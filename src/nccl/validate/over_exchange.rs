@@ -264,19 +264,19 @@ impl OverExchange {
         let mut came = vec![Came::NotYet; ranks.len()];
         let mut within = within;
         if let Some(board) = self.board.used(number) {
-            let mut stored = false;
-            let all = Deadline::after(within).wait(|| {
+            // What is in the store is asked for once all have come, or now and then: each look takes `within`.
+            Deadline::after(within).wait(|| {
                 let mut all = true;
                 for (&rank, came) in ranks.iter().zip(&mut came).filter(|(_, came)| **came == Came::NotYet) {
                     match board.read(number, rank) {
                         Posted::Note(note) => *came = Came::Value(note),
-                        Posted::InStore => stored = true,
+                        Posted::InStore => {}
                         Posted::NotYet => all = false,
                     }
                 }
-                all || stored
+                all
             });
-            if all && !stored {
+            if !came.contains(&Came::NotYet) {
                 return Ok(came);
             }
             // Who has ended or has left stands in the store.
@@ -668,6 +668,32 @@ mod tests {
     use crate::exchange::Threads;
     use crate::nccl::validate::notes::decision_key;
     use crate::nccl::validate::split::Terms;
+
+    /// One note is in the store, another not there yet: the store is asked once for each look, and not without a pause.
+    #[test]
+    fn each_look_takes_its_time() {
+        let place = Threads::new(3);
+        let join = |rank| OverExchange::new(Exchange::join(place.store(rank).unwrap()).unwrap(), None);
+        let [first, second, third]: [OverExchange; 3] =
+            thread::scope(|scope| [0, 1, 2].map(|rank| scope.spawn(move || join(rank))).map(|one| one.join().unwrap()));
+        let (long, look) = (Duration::from_secs(60), Duration::from_millis(200));
+        let come = |one: &OverExchange, collectives| {
+            one.announce(vec![Signature([1, 100, 0, 0, 0, 0]); collectives], Vec::new(), long).unwrap()
+        };
+        for _ in 0..super::super::board::FIRST {
+            let rounds = [&first, &second, &third].map(|one| (one, come(one, 1)));
+            for (one, round) in rounds {
+                assert!(matches!(one.collect_round("test", &round, long), Ok(RoundState::Agreed(_))));
+            }
+        }
+        let (many, round) = (100, come(&first, 100));
+        come(&second, many);
+        let start = Instant::now();
+        assert_eq!(first.collect_round("test", &round, look).unwrap(), RoundState::Missing(vec![2]));
+        assert!(start.elapsed() >= look, "{:?}", start.elapsed());
+        come(&third, many);
+        assert!(matches!(first.collect_round("test", &round, Duration::ZERO), Ok(RoundState::Agreed(_))));
+    }
 
     /// A death is found at once behind any number of ranks that have closed before.
     #[test]
