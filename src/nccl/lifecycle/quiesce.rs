@@ -16,11 +16,12 @@
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cuda::{self, Busy, Device, Mark, Shut, Stream};
 use crate::deadline::{Deadline, wait_until};
 use crate::error::{Error, Result};
+use crate::lock::Mutex;
 use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
@@ -115,7 +116,12 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
         let shut = shut_gates(members);
         // None is added to these as long as the gates are shut.
         let others = others_of(members.iter().map(|inner| &**inner));
-        let kept = keep_out(&others, looks);
+        let attempt = || keep_out(&others, looks);
+        let Some(kept) = (if others.is_empty() { Some(attempt()) } else { TURNS.take(looks, attempt) }) else {
+            drop(shut);
+            thread::sleep(LOOKS);
+            continue;
+        };
         if kept.is_none() && looks < LOOKS_AT_MOST {
             // Their work may wait for a rank that waits at a gate, or for a lock.
             drop(shut);
@@ -138,6 +144,27 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
             drop(done);
             freed
         });
+    }
+}
+
+/// The attempts of all threads to keep others out. Only one at a time is made, and after one in vain
+/// none for as long as it may have lasted: the ranks of one communicator end on a thread each, and
+/// would keep others out without a pause if each did so in the pauses of another.
+static TURNS: Turns = Turns(Mutex::new(None));
+
+/// When the next attempt may begin; locked during an attempt.
+struct Turns(Mutex<Option<Instant>>);
+
+impl Turns {
+    /// Makes an attempt that lasts about so long; `None` if it is not the moment for one.
+    fn take<T>(&self, looks: Duration, attempt: impl FnOnce() -> Option<T>) -> Option<Option<T>> {
+        let mut next = self.0.try_lock()?;
+        if next.is_some_and(|next| Instant::now() < next) {
+            return None;
+        }
+        let made = attempt();
+        *next = made.is_none().then(|| Instant::now() + looks);
+        Some(made)
     }
 }
 
@@ -288,6 +315,18 @@ mod tests {
 
     /// Long enough for what does not wait at a gate.
     const SOON: Duration = Duration::from_secs(2);
+
+    /// Others get a pause between two attempts to keep them out, whichever threads make these.
+    #[test]
+    fn others_are_not_kept_out_by_one_thread_after_the_other() {
+        let turns = Turns(Mutex::new(None));
+        assert_eq!(turns.take(SOON, || Some(turns.take(SOON, || Some(())))), Some(Some(None)), "one at a time");
+        assert_eq!(turns.take(SOON, || Some(())), Some(Some(())), "no pause after one that was not in vain");
+        assert_eq!(turns.take(LOOKS, || None::<()>), Some(None));
+        thread::sleep(LOOKS);
+        assert_eq!(turns.take(SOON * 30, || None::<()>), Some(None), "the pause was as long as the attempt");
+        assert_eq!(turns.take(LOOKS, || Some(())), None, "a pause");
+    }
 
     /// A communicator that starts while NCCL frees another one on its device is not in the list of
     /// those that are kept out. So it starts before the gate is shut, or after that.
