@@ -92,6 +92,23 @@ fn root_or_peer_out_of_range() {
     });
 }
 
+/// A scatter of several messages, whose own part does not fit, leaves none of them in its group.
+#[test]
+fn nothing_of_what_was_refused_stays_in_a_group() {
+    refused(|comm, stream| {
+        let (x, mut short, mut sum) = (zeros(stream, 2 * comm.size())?, zeros(stream, 1)?, zeros(stream, 3)?);
+        let counts = vec![2; comm.size()];
+        group(|g| {
+            if comm.rank() == 0 {
+                let refused = g.scatter_v(comm, (&x, &mut short), &counts, 0, stream);
+                assert_argument(refused, "scatter_v", "at least 2 elements", "1 elements");
+            }
+            g.all_reduce(comm, InPlace(&mut sum), ReduceOp::Sum, stream)
+        })?;
+        stream.synchronize()
+    });
+}
+
 /// The root must give both sides or one buffer in place, the others their own side.
 #[test]
 fn the_wrong_side_for_the_root() {

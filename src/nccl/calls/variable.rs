@@ -159,13 +159,16 @@ pub(crate) fn scatter_v<'a>(
         }
     };
     layout.check_disjoint(site.operation, "layout", size, len)?;
+    // Before the first call: of one that is refused nothing stays in a group.
+    if let Some((len, _)) = to {
+        site.at_least("recv", layout.counts[rank], len)?;
+    }
     if let Some(from) = from {
         for (peer, place) in layout.parts().enumerate().filter(|&(peer, _)| peer != root || to.is_some()) {
             push(send_part(&site, (from, of), place, peer));
         }
     }
-    if let Some((len, to)) = to {
-        site.at_least("recv", layout.counts[rank], len)?;
+    if let Some((_, to)) = to {
         push(recv_part(&site, (to, of), (0, layout.counts[rank]), root));
     }
     Ok(())
