@@ -1,9 +1,10 @@
 //! A board in memory that the processes of one host share: each rank leaves its note of a round there, which saves a trip to the
 //! store.
 //!
-//! Rank 0 makes a file in `/dev/shm` and says its name in its note of round 0. The others map the file and say in their notes of
-//! round 1 whether they could. All ranks read the same notes, so all of them use the board from round 2 on, or none of them does:
-//! ranks on several hosts, or in containers that do not share `/dev/shm`, keep to the store. The file has no name after round 1.
+//! Rank 0 makes a file that is memory and has no name. In its note of round 0 it says where `/proc` shows it. The others map it and
+//! say in their notes of round 1 whether they could. All ranks read the same notes, so all of them use the board from round 2 on,
+//! or none of them does: ranks on several hosts, or in containers that do not see each other's processes, keep to the store.
+//! Nothing is left over when a rank is killed.
 //!
 //! Each rank has two places, for even and odd rounds. A rank comes to round `n + 2` after it has read the notes of all ranks of
 //! round `n + 1`, which each of them left after it had read all notes of round `n`. So the place of round `n` is free by then.
@@ -11,10 +12,8 @@
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,12 +21,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::lock::Mutex;
-
-/// Where files are that are memory.
-const DIRECTORY: &str = "/dev/shm";
-
-/// What the names of the files begin with.
-const NAME: &str = "gpucomm-board-";
 
 /// The words of a place: the round, the length, the note.
 const PLACE: usize = 128;
@@ -65,10 +58,9 @@ impl Board {
     pub(super) fn says(&self, round: u64, (rank, size): (usize, usize)) -> Vec<u8> {
         match round {
             0 if rank == 0 && size > 1 => {
-                let Some(shared) = Shared::create(Path::new(DIRECTORY), size) else { return Vec::new() };
-                let name = shared.name.as_bytes().to_vec();
+                let Some((shared, place)) = Shared::create(size) else { return Vec::new() };
                 let _ = self.shared.set(shared);
-                name
+                place.into_bytes()
             }
             1 if rank > 0 => vec![self.shared.get().is_some().into()],
             _ => Vec::new(),
@@ -80,15 +72,15 @@ impl Board {
         let mut said = said.enumerate().filter(|(other, _)| *other != rank);
         match round {
             0 if rank > 0 => {
-                let name = said.find(|(other, _)| *other == 0).and_then(|(_, name)| std::str::from_utf8(name).ok());
-                if let Some(shared) = name.and_then(|name| Shared::open(Path::new(DIRECTORY), name, size)) {
+                let place = said.find(|(other, _)| *other == 0).and_then(|(_, place)| std::str::from_utf8(place).ok());
+                if let Some(shared) = place.and_then(|place| Shared::open(place, size)) {
                     let _ = self.shared.set(shared);
                 }
             }
             1 => {
                 let all = said.all(|(other, said)| other == 0 || said == [1]);
                 self.is_used.store(all && self.shared.get().is_some(), Ordering::Relaxed);
-                self.shared.get().into_iter().for_each(Shared::unlink);
+                self.shared.get().into_iter().for_each(|shared| drop(shared.file.lock().take()));
             }
             _ => {}
         }
@@ -122,9 +114,8 @@ impl Board {
 pub(super) struct Shared {
     words: NonNull<AtomicU64>,
     ranks: usize,
-    name: String,
-    /// The file while it has a name, in the process that made it.
-    file: Mutex<Option<PathBuf>>,
+    /// The file until all have mapped it, in the process that made it.
+    file: Mutex<Option<File>>,
 }
 
 // SAFETY: the memory stays mapped until the drop, and is accessed as atomic words only.
@@ -133,35 +124,39 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Makes it for so many ranks. `None` if there is no room for it, or files in `directory` are not memory.
-    fn create(directory: &Path, ranks: usize) -> Option<Self> {
+    /// Makes it for so many ranks, and says where others find it. `None` if there is no room for it.
+    fn create(ranks: usize) -> Option<(Self, String)> {
         let draw = || RandomState::new().hash_one(std::process::id());
-        let name = format!("{NAME}{:016x}{:016x}", draw(), draw());
-        let path = directory.join(&name);
-        let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path).ok()?;
-        // Written, and not only made so long: memory that turns out to be missing later would be a SIGBUS.
-        let filled = file.write_all(&vec![0; Self::bytes(ranks)]);
-        let map = filled.ok().and_then(|()| Self::map(&file, ranks));
-        let shared = map.map(|words| Self { words, ranks, name, file: Mutex::new(Some(path.clone())) });
-        if shared.is_none() {
-            let _ = std::fs::remove_file(&path);
+        let name = format!("gpucomm-board-{:016x}{:016x}", draw(), draw());
+        let c_name = std::ffi::CString::new(&*name).ok()?;
+        // SAFETY: the name ends with a null.
+        let descriptor = unsafe { libc::memfd_create(c_name.as_ptr(), libc::MFD_CLOEXEC) };
+        if descriptor < 0 {
+            return None;
         }
-        shared
+        // SAFETY: it was just opened, and nobody else has it.
+        let mut file = unsafe { File::from_raw_fd(descriptor) };
+        // Written, and not only made so long: memory that turns out to be missing later would be a SIGBUS.
+        file.write_all(&vec![0; Self::bytes(ranks)]).ok()?;
+        let words = Self::map(&file, ranks)?;
+        let place = format!("/proc/{}/fd/{} {name}", std::process::id(), file.as_raw_fd());
+        Some((Self { words, ranks, file: Mutex::new(Some(file)) }, place))
     }
 
     /// Maps what rank 0 has made for so many ranks. `None` if it is not to be found here, or is something else.
-    fn open(directory: &Path, name: &str, ranks: usize) -> Option<Self> {
-        if !name.strip_prefix(NAME).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+    fn open(place: &str, ranks: usize) -> Option<Self> {
+        let (path, name) = place.split_once(' ')?;
+        // Another process may have this number where processes are counted otherwise.
+        if !path.starts_with("/proc/")
+            || std::fs::read_link(path).ok()? != Path::new(&format!("/memfd:{name} (deleted)"))
+        {
             return None;
         }
-        let file = OpenOptions::new().read(true).write(true).open(directory.join(name)).ok()?;
-        let found = file.metadata().ok()?;
-        let own = rustix::process::geteuid().as_raw();
-        if !found.is_file() || found.uid() != own || found.len() != Self::bytes(ranks) as u64 {
+        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+        if file.metadata().ok()?.len() != Self::bytes(ranks) as u64 {
             return None;
         }
-        let words = Self::map(&file, ranks)?;
-        Some(Self { words, ranks, name: name.to_owned(), file: Mutex::default() })
+        Some(Self { words: Self::map(&file, ranks)?, ranks, file: Mutex::default() })
     }
 
     fn bytes(ranks: usize) -> usize {
@@ -169,20 +164,10 @@ impl Shared {
     }
 
     fn map(file: &File, ranks: usize) -> Option<NonNull<AtomicU64>> {
-        if !is_memory(file) {
-            return None;
-        }
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: the kernel chooses an address at which nothing is, and the file has so many bytes.
         let start = unsafe { mmap(ptr::null_mut(), Self::bytes(ranks), access, flags, file, 0) };
         NonNull::new(start.ok()?.cast())
-    }
-
-    /// The file loses its name; the memory stays while a rank has it.
-    fn unlink(&self) {
-        if let Some(path) = self.file.lock().take() {
-            let _ = std::fs::remove_file(path);
-        }
     }
 
     /// The place of a rank in a round.
@@ -194,7 +179,7 @@ impl Shared {
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().add(at), PLACE) }
     }
 
-    /// Leaves a note, unless it is too long; then says that it is in the store.
+    /// Leaves a note. False if it is too long.
     fn post(&self, round: u64, rank: usize, note: &[u8]) -> bool {
         if note.len() > ROOM {
             return false;
@@ -228,19 +213,8 @@ impl Shared {
     }
 }
 
-/// Whether a file is memory of this host. `/dev/shm` is a plain directory on some machines. Another host may see what is there, and
-/// not what is written to it when it is mapped. And a disk may have no room for that any more.
-fn is_memory(file: &File) -> bool {
-    let mut found = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the descriptor is open, and the structure is written unless the call fails.
-    unsafe {
-        libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) == 0 && found.assume_init().f_type == libc::TMPFS_MAGIC
-    }
-}
-
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.unlink();
         // SAFETY: mapped with this length, and no place of it is borrowed any more.
         let _ = unsafe { munmap(self.words.as_ptr().cast(), Self::bytes(self.ranks)) };
     }
@@ -309,41 +283,27 @@ mod tests {
     }
 
     #[test]
-    fn the_file_has_no_name_once_all_have_it() {
-        let boards = agreed(2, &[]);
-        let path = Path::new(DIRECTORY).join(&boards[0].shared.get().unwrap().name);
-        assert!(!path.exists());
+    fn the_file_is_closed_once_all_have_it() {
+        let is_open = |board: &Board| board.shared.get().unwrap().file.lock().is_some();
+        assert!(agreed(2, &[]).iter().chain(&agreed(2, &[1])[..1]).all(|board| !is_open(board)));
         let alone = Board::default();
-        let name = alone.says(0, (0, 2));
-        let path = Path::new(DIRECTORY).join(str::from_utf8(&name).unwrap());
-        assert!(path.exists());
-        drop(alone);
-        assert!(!path.exists());
+        assert!(!alone.says(0, (0, 2)).is_empty() && is_open(&alone));
     }
 
     #[test]
     fn what_is_no_board_is_not_mapped() {
-        let directory = Path::new(DIRECTORY).join(format!("gpucomm-board-test-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let shared = Shared::create(&directory, 2).unwrap();
-        assert!(Shared::open(&directory, &shared.name, 2).is_some());
-        // Of another number of ranks; of a name that leads elsewhere; not there.
-        assert!(Shared::open(&directory, &shared.name, 3).is_none());
-        assert!(Shared::open(&directory, &format!("../{}", shared.name), 2).is_none());
-        assert!(Shared::open(&directory, &format!("{NAME}00"), 2).is_none());
-        assert!(Shared::create(&directory.join("none"), 2).is_none());
+        let (shared, place) = Shared::create(2).unwrap();
+        assert!(Shared::open(&place, 2).is_some());
+        // Of another number of ranks.
+        assert!(Shared::open(&place, 3).is_none());
+        // Something else is where it was said to be.
+        let (_other, elsewhere) = Shared::create(2).unwrap();
+        let (path, name) = (elsewhere.split_once(' ').unwrap().0, place.split_once(' ').unwrap().1);
+        assert!(Shared::open(&format!("{path} {name}"), 2).is_none());
+        for nowhere in ["", "/proc/self/fd/0", "/dev/null x", &format!("/proc/0/fd/0 {name}")] {
+            assert!(Shared::open(nowhere, 2).is_none(), "{nowhere:?}");
+        }
         drop(shared);
-        std::fs::remove_dir(&directory).unwrap();
-    }
-
-    /// The build's directory is on a disk, unless somebody builds in memory.
-    #[test]
-    fn only_memory_is_mapped() {
-        let directory = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-        let is_memory = is_memory(&File::open(&directory).unwrap());
-        assert_eq!(Shared::create(&directory, 2).is_some(), is_memory);
-        let left = std::fs::read_dir(&directory).unwrap().flatten();
-        let is_board = |name: std::ffi::OsString| name.to_string_lossy().starts_with(NAME);
-        assert!(!left.map(|entry| entry.file_name()).any(is_board), "it is taken away again");
+        assert!(Shared::open(&place, 2).is_none());
     }
 }
