@@ -125,7 +125,7 @@ mod tests {
         let entered = enter("test", device, LONG).unwrap();
         assert!(shut(&[device], MOMENT).is_none(), "a launch is inside");
         drop(entered);
-        let gates = shut(&[device, device], LONG).expect("nobody is inside");
+        let gates = shut(&[device, device], LONG).expect("no launch is inside");
         drop(shut(&[device], LONG).expect("several may shut it"));
         assert!(matches!(enter("test", device, MOMENT), Err(Error::Timeout { operation: "test", .. })));
         std::thread::scope(|scope| {
@@ -139,10 +139,10 @@ mod tests {
     #[test]
     fn who_waits_for_one_gate_is_inside_no_other() {
         let [first, second] = [1, 2].map(|device| Device::new(device).unwrap());
-        let gates = shut(&[second], LONG).expect("nobody is inside");
+        let gates = shut(&[second], LONG).expect("no launch is inside");
         let late = enter_all("test", &[first, second], &Deadline::after(MOMENT)).map(drop).unwrap_err();
         assert!(late.to_string().contains("NCCL frees a communicator on device"), "{late}");
-        drop(shut(&[first], LONG).expect("who has given up is inside no gate"));
+        drop(shut(&[first], LONG).expect("a launch that has given up is inside no gate"));
         drop(gates);
         let entered = enter_all("test", &[first, second], &Deadline::after(LONG)).unwrap();
         assert!(shut(&[first], MOMENT).is_none() && shut(&[second], MOMENT).is_none());

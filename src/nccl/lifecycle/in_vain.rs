@@ -1,7 +1,7 @@
-//! Remembers the waits that were in vain, so that nobody pays a deadline twice.
+//! Remembers the waits that were in vain, so that no thread pays a deadline twice.
 //!
-//! Who has waited for work and given up does not wait for the same work again: not in a drop after
-//! a close that has failed, and not in the drop of another communicator on the same streams. A
+//! A thread that has given up a wait for work does not wait for that work again. This holds for a
+//! drop after a failed close, and for the drop of another communicator on the same streams. A
 //! stream remembers for how long it was waited for, until it moves. Besides, drops that come one
 //! right after the other, as at the end of a scope, have one budget for all.
 

@@ -34,7 +34,7 @@ use crate::options::DiagnoseArgs;
 use crate::output;
 
 /// The exit status where no culprit was found.
-const NOBODY: u8 = 3;
+const NO_CULPRIT: u8 = 3;
 
 /// Prints what the dumps come to, and returns the exit status.
 pub fn run(options: &DiagnoseArgs) -> Result<ExitCode> {
@@ -59,7 +59,7 @@ pub fn run(options: &DiagnoseArgs) -> Result<ExitCode> {
     let asked = options.ras.as_deref().map(ras::ask).transpose()?.unwrap_or_default();
     asked.iter().try_for_each(|one| output::line(&one.layout()))?;
     let is_found = told.iter().chain(&written).chain(&asked).any(|one| one.is_culprit);
-    Ok(if is_found { ExitCode::SUCCESS } else { ExitCode::from(NOBODY) })
+    Ok(if is_found { ExitCode::SUCCESS } else { ExitCode::from(NO_CULPRIT) })
 }
 
 /// How long after the newest dump those of other ranks may be on their way.

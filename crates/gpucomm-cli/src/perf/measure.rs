@@ -183,7 +183,7 @@ mod tests {
     use crate::perf::check::examine;
     use crate::perf::operation::Operation;
 
-    /// What a check must find: results that are wrong, and writes where none belong.
+    /// A check finds wrong results, and writes outside of the result.
     #[test]
     fn what_is_wrong_is_found() {
         const LEN: usize = 1000;

@@ -188,7 +188,7 @@ impl Parameter {
         self.key.to_str().expect("names are ASCII")
     }
 
-    /// What the environment or a file says, now or when it was read first.
+    /// Returns the text of the environment or of a file: as it is now, or as it was when it was first read.
     fn said(&self) -> Option<String> {
         let read = || variables::value(self.name());
         match self.kept {

@@ -297,7 +297,7 @@ fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>, late: Vec<Job>) -> Outco
         (job.run)()?;
     } else if !jobs.is_empty() {
         let mut threads = Vec::with_capacity(jobs.len());
-        // Where one fails, the others are stopped, as NCCL does it, and the group fails because of that one, whichever comes first in it.
+        // NCCL stops all jobs when one fails, and returns the failure that came first. The order in the group does not matter.
         let comms: Arc<[Arc<Comm>]> = jobs.iter().map(|job| job.comm.clone()).collect();
         let failed = Arc::new(OnceLock::new());
         for job in jobs {

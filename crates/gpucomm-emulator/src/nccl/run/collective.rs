@@ -444,7 +444,7 @@ mod part_tests {
     use crate::nccl::state::registry;
     use crate::nccl::tests::spmd;
 
-    /// A rank that is killed between its word that its share is done and the gate holds up nobody.
+    /// A rank that is killed after it has reported its share, and before it arrives at the gate, does not hold up the others.
     #[test]
     fn a_rank_that_dies_in_front_of_the_gate() {
         alone!();
