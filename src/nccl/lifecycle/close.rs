@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::Instant;
 
 use super::abort::{abort_closing, abort_revoked, add_to_teardown, free_when_ready, start_abort, wait_for_end};
 use super::release::{abort_one, end_graphs, let_go, remove_registered};
@@ -44,7 +43,7 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
             None => groups.push(vec![Arc::clone(inner)]),
         }
     }
-    let (start, spent) = (Instant::now(), in_vain::spent());
+    let wait = in_vain::Wait::begin();
     let results: Vec<Result<()>> = thread::scope(|scope| {
         let run = |group: &Vec<Arc<Inner>>| close_group(group, deadline);
         // This thread closes the first, and those for which no thread can be started.
@@ -61,7 +60,7 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
         first.into_iter().chain(others).collect()
     });
     if results.iter().any(is_late) {
-        in_vain::spend(spent, start);
+        wait.was_in_vain();
     }
     // Some were held up by others that have ended meanwhile.
     let closed = groups.iter().zip(&results).filter(|(_, result)| result.is_ok()).flat_map(|(group, _)| group);
@@ -75,10 +74,10 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
 /// Closes `members`. If that fails, aborts them, and all ranks of this process with them, without
 /// waiting.
 pub(crate) fn close_or_abort(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
-    let (start, spent) = (Instant::now(), in_vain::spent());
+    let wait = in_vain::Wait::begin();
     let closed = close_group(members, deadline);
     if is_late(&closed) {
-        in_vain::spend(spent, start);
+        wait.was_in_vain();
     }
     closed
 }

@@ -4,7 +4,7 @@
 //! waited for [in vain](in_vain), a drop does not wait for again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::abort::{GRACE, abort_revoked, start_abort, wait_for_end};
 use super::close::close;
@@ -29,8 +29,7 @@ const DROP: &str = "drop";
 /// The time of the drop of something that owns communicators, and waits for more than they do.
 #[cfg(feature = "world")]
 pub(crate) struct DropTime {
-    start: Instant,
-    spent: Duration,
+    wait: in_vain::Wait,
     whole: Deadline,
 }
 
@@ -38,9 +37,9 @@ pub(crate) struct DropTime {
 impl DropTime {
     /// A drop that begins now, of something with this timeout.
     pub(crate) fn begin(timeout: Duration) -> Self {
-        let spent = in_vain::spent();
-        let whole = Deadline::after(GRACE.min(timeout).saturating_sub(spent).max(AGAIN));
-        Self { start: Instant::now(), spent, whole }
+        let wait = in_vain::Wait::begin();
+        let whole = Deadline::after(time_for(timeout, &wait));
+        Self { wait, whole }
     }
 
     /// The part of the time in which the work may end by itself.
@@ -55,8 +54,13 @@ impl DropTime {
 
     /// The work has not ended: the next drops of this thread have less time.
     pub(crate) fn was_in_vain(self) {
-        in_vain::spend(self.spent, self.start);
+        self.wait.was_in_vain();
     }
+}
+
+/// How long a drop takes at most, of something with this timeout.
+fn time_for(timeout: Duration, wait: &in_vain::Wait) -> Duration {
+    GRACE.min(timeout).saturating_sub(wait.spent).max(AGAIN)
 }
 
 /// Drops communicators: closes them, or, if that fails or takes too long, aborts them and all ranks
@@ -74,8 +78,8 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let Some(timeout) = active.iter().map(|inner| inner.timeout()).min() else {
         return wait_until_left(members);
     };
-    let (start, spent) = (Instant::now(), in_vain::spent());
-    let whole = GRACE.min(timeout).saturating_sub(spent).max(AGAIN);
+    let wait = in_vain::Wait::begin();
+    let whole = time_for(timeout, &wait);
     let for_end = ENDING.min(whole / 5);
     let for_work = whole - for_end;
     let waits = if std::thread::panicking() { Vec::new() } else { in_vain::busy(&active) };
@@ -97,7 +101,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         let given_up = streams.iter().filter_map(Stream::given_up).find(is_long);
         let cause = given_up.unwrap_or_else(reason);
         in_vain::give_up(&streams, &Deadline::after(for_work).error(DROP, why_dropped(&active)));
-        let end = if is_late { Deadline::after(for_end) } else { Deadline::since(start, whole) };
+        let end = if is_late { Deadline::after(for_end) } else { Deadline::since(wait.start, whole) };
         let cliques: Vec<_> = active.iter().flat_map(|inner| inner.clique_ranks()).collect();
         if start_abort(&cliques, &cause) {
             // NCCL frees nothing before the devices have done all their work, including that of
@@ -107,7 +111,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
             }
         }
         if !streams.is_empty() || end.expired() {
-            in_vain::spend(spent, start);
+            wait.was_in_vain();
         }
     }
 }

@@ -29,9 +29,23 @@ pub(super) fn spent() -> Duration {
     last.filter(|(end, _)| end.elapsed() < AT_ONCE).map_or(Duration::ZERO, |(_, spent)| spent)
 }
 
-/// A wait of this thread was in vain. It has begun at `start`, when `before` was [`spent`].
-pub(super) fn spend(before: Duration, start: Instant) {
-    let _ = SPENT.try_with(|last| last.set(Some((Instant::now(), before + start.elapsed()))));
+/// A wait of this thread, from its begin on.
+pub(super) struct Wait {
+    pub(super) start: Instant,
+    /// What was [`spent`] before it.
+    pub(super) spent: Duration,
+}
+
+impl Wait {
+    pub(super) fn begin() -> Self {
+        Self { start: Instant::now(), spent: spent() }
+    }
+
+    /// The next waits of this thread have less time.
+    pub(super) fn was_in_vain(self) {
+        let spent = self.spent + self.start.elapsed();
+        let _ = SPENT.try_with(|last| last.set(Some((Instant::now(), spent))));
+    }
 }
 
 /// The streams of `members` that are not done.
