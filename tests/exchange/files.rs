@@ -71,3 +71,41 @@ fn among_those_who_are_there() {
     assert!(first.ended(&[0x0123_4567_89ab_cdef], Duration::from_secs(1)).is_err());
     assert!(start.elapsed() < slower(5.0), "{:?}", start.elapsed());
 }
+
+/// Ranks lock the gate as they enter, and one of several files as they change a key.
+#[test]
+fn in_place_of_a_lock() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.below("")).unwrap();
+    let gate = place.below("gate");
+    pipe(&gate);
+    let start = Instant::now();
+    told(start, &Directory::open(&place.0, 0, 1).unwrap_err(), "Directory::open", "gate", "no regular file");
+    std::fs::remove_file(&gate).unwrap();
+
+    let store = Directory::open(&place.0, 0, 1).unwrap();
+    let within = Duration::from_millis(200);
+    store.set("k", b"v", within).unwrap();
+    for lock in std::fs::read_dir(place.below("locks")).unwrap() {
+        let path = lock.unwrap().path();
+        std::fs::remove_file(&path).unwrap();
+        pipe(&path);
+    }
+    let start = Instant::now();
+    for (operation, error) in [
+        ("Store::set", store.set("k", b"v", within).unwrap_err()),
+        ("Store::add", store.add("k", 1, within).unwrap_err()),
+        ("Store::compare_and_set", store.compare_and_set("k", None, b"v", within).unwrap_err()),
+        ("Store::delete", store.delete("k", within).unwrap_err()),
+    ] {
+        told(start, &error, operation, "locks", "no regular file");
+    }
+    // Reading takes no lock.
+    assert_eq!(store.get(&["k"], within).unwrap(), [Some(b"v".to_vec())]);
+    // The gate is a pipe as the rank leaves.
+    std::fs::remove_file(&gate).unwrap();
+    pipe(&gate);
+    let start = Instant::now();
+    drop(store);
+    assert!(start.elapsed() < slower(5.0), "{:?}", start.elapsed());
+}

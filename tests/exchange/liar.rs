@@ -1,10 +1,12 @@
 //! Stores that break their rules: an error says so, and nothing panics or waits for ever.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Exchange, MAX_VALUE, Store, Swap, ThreadStore, Threads};
-use gpucomm::{Error, Result};
+use gpucomm::exchange::{Exchange, FdSocket, MAX_VALUE, Store, Swap, ThreadStore, Threads};
+use gpucomm::nccl::InitOptions;
+use gpucomm::{Communicator, Device, Error, Result};
 
 use crate::support::{seed, slower};
 
@@ -42,13 +44,18 @@ struct Liar {
     inner: ThreadStore,
     lie: Lie,
     rng: AtomicU64,
+    /// One of so many answers is wrong, once this has begun.
+    one_of: u32,
+    begun: AtomicBool,
 }
 
 impl Liar {
-    /// One of six answers is wrong.
     fn lies(&self) -> bool {
+        if !self.begun.load(Ordering::Relaxed) {
+            return false;
+        }
         let number = self.rng.fetch_add(1, Ordering::Relaxed);
-        fastrand::Rng::with_seed(number).u32(..6) == 0
+        fastrand::Rng::with_seed(number).u32(..self.one_of) == 0
     }
 
     fn may_panic(&self) {
@@ -158,7 +165,8 @@ fn nothing_panics_or_waits_for_ever() {
             let ranks: Vec<_> = (0..2)
                 .map(|rank| {
                     let rng = AtomicU64::new(seed.wrapping_add(1000 * round + 500_000 * rank as u64));
-                    let store = Liar { inner: place.store(rank).unwrap(), lie, rng };
+                    let store =
+                        Liar { inner: place.store(rank).unwrap(), lie, rng, one_of: 6, begun: AtomicBool::new(true) };
                     scope.spawn(move || everything(store))
                 })
                 .collect();
@@ -187,4 +195,47 @@ fn a_number_of_ranks_that_cannot_be_is_refused() {
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
         assert!(error.to_string().contains(&format!("at most 1048576 ranks, got {size}")), "{error}");
     }
+}
+
+/// What communicators and sockets are made over: the store is honest until the ranks have met.
+fn starts(store: Liar) -> Result<()> {
+    let (rank, store) = (store.inner.rank(), Arc::new(store));
+    let x = Exchange::join_within(Arc::clone(&store), slower(20.0))?.within(Duration::from_millis(500));
+    store.begun.store(true, Ordering::Relaxed);
+    let sent = FdSocket::new(&x, std::env::temp_dir()).and_then(|socket| {
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        socket.send(1 - rank, "f", &[std::os::fd::AsFd::as_fd(&file)])?;
+        socket.receive(1 - rank, "f").map(drop)
+    });
+    let options = InitOptions { timeout: Duration::from_millis(500), ..InitOptions::default() };
+    // SAFETY: both ranks do the same.
+    let made = unsafe { Communicator::init_rank_over(Device::new(rank)?, &x, &options) };
+    sent.and(made.map(drop))
+}
+
+#[test]
+fn starts_and_sockets_over_a_liar() {
+    let (seed, start) = (seed(), Instant::now());
+    std::thread::scope(|scope| {
+        let mut ranks = Vec::new();
+        for (round, (lie, one_of)) in (0..).zip(LIES.into_iter().flat_map(|lie| [(lie, 1), (lie, 6)])) {
+            let place = Threads::new(2);
+            for rank in 0..2 {
+                let rng = AtomicU64::new(seed.wrapping_add(1000 * round + 500_000 * rank as u64));
+                let inner = place.store(rank).unwrap();
+                let store = Liar { inner, lie, rng, one_of, begun: AtomicBool::new(false) };
+                ranks.push((lie, one_of, scope.spawn(move || starts(store))));
+            }
+        }
+        for (lie, one_of, rank) in ranks {
+            let result = rank.join().unwrap_or_else(|_| panic!("{lie:?}: a panic"));
+            if one_of == 1 && matches!(lie, Lie::FewerValues | Lie::MoreValues | Lie::NoValues) {
+                let Err(Error::Exchange { operation: "Store::get", reason, .. }) = &result else {
+                    panic!("{result:?}")
+                };
+                assert!(reason.contains("the store has broken its rules: expected "), "{reason}");
+            }
+        }
+    });
+    assert!(start.elapsed() < slower(20.0), "{:?}", start.elapsed());
 }

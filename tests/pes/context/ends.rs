@@ -383,6 +383,36 @@ fn an_end_under_a_wait_for_a_signal() {
     });
 }
 
+/// The same without a watchdog. Until then, the others go on: memory is allocated and freed.
+#[test]
+fn calls_under_a_wait_for_a_signal() {
+    as_pes(&[1, 2], |seat| {
+        let limit = slower(0.5);
+        let ctx = seat.start_as(seat.builder().timeout(limit).watchdog(false)).unwrap();
+        if ctx.status() == Status::LimitedMpg {
+            // Streams wait for no signals where PEs share a device.
+            ctx.finalize().unwrap();
+            println!("1 passed");
+            std::process::exit(0);
+        }
+        let stream = Stream::new(seat.device).unwrap();
+        let signals = ctx.alloc_signals(1).unwrap();
+        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &stream).unwrap();
+        let begin = Instant::now();
+        drop(ctx.alloc::<u8>(100).unwrap());
+        ctx.reclaim().unwrap();
+        std::mem::forget(signals);
+        let error = ctx.finalize().expect_err("a stream waits");
+        assert!(begin.elapsed() < limit + slower(5.0), "{:?}", begin.elapsed());
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        errors::names(&error, &["Context::finalize", "work that uses symmetric memory"]);
+        seat.meet();
+        // The stream goes with the process.
+        println!("1 passed");
+        std::process::exit(0);
+    });
+}
+
 /// Memory of the host that is registered, and forgotten while a stream gets something into it: the end waits.
 #[test]
 fn the_end_waits_for_forgotten_registered_memory() {

@@ -52,10 +52,20 @@ pub(super) const SCENES: &[(&str, Scene)] = &[
         let first = unsafe { nvshmem_malloc(64) };
         mistake(|| _ = (first, unsafe { nvshmem_malloc(64) }));
     }),
+    ("an end below work of another device", |stage| {
+        let memory = stage.words(2, 0);
+        let (ok, mut there) = (cudaError::cudaSuccess, null_mut());
+        mistake(|| unsafe {
+            assert_eq!(cudaSetDevice(1), ok);
+            assert_eq!(cudaStreamCreateWithPriority(&mut there, cudaStreamNonBlocking, 0), ok);
+            assert_eq!(cudaLaunchHostFunc(there, Some(hold_up), null_mut()), ok);
+            let kind = cudaMemcpyKind::cudaMemcpyDeviceToDevice;
+            assert_eq!(cudaMemcpyAsync(memory.cast(), memory.add(1).cast(), 8, kind, there), ok);
+            assert_eq!(cudaSetDevice(0), ok);
+            nvshmemx_hostlib_finalize();
+        });
+    }),
     ("freed below work", |stage| {
-        unsafe extern "C" fn hold_up(_: *mut c_void) {
-            std::thread::park();
-        }
         let memory = stage.words(2, 0);
         mistake(|| unsafe {
             assert_eq!(cudaLaunchHostFunc(stage.stream, Some(hold_up), null_mut()), cudaError::cudaSuccess);
@@ -152,6 +162,11 @@ pub(super) const SCENES: &[(&str, Scene)] = &[
     }),
 ];
 
+/// A host function that holds up its stream for good.
+unsafe extern "C" fn hold_up(_: *mut c_void) {
+    std::thread::park();
+}
+
 /// Ends the process after a while, as a watchdog does.
 fn watch() {
     std::thread::spawn(|| {
@@ -193,6 +208,7 @@ fn what_ends_the_process_is_reported() {
         ("a predefined team", "is there from the start"),
         ("freed twice", "is no allocation"),
         ("freed below work", "is freed while work"),
+        ("an end below work of another device", "queued or running work use symmetric memory"),
         ("used after it was freed", "lie in no live allocation"),
         ("no team", "is no team of this PE"),
         ("beside a capture", "beside a stream capture"),
