@@ -84,6 +84,11 @@ impl Rank {
         self.terms.rank
     }
 
+    /// Whether it is a rank of the world that `core` belongs to.
+    pub(super) fn is_of(&self, core: &Core) -> bool {
+        std::ptr::eq(&*self.core, core)
+    }
+
     /// How many ranks its generation has; 0 while that has not begun.
     pub fn size(&self) -> usize {
         self.seat.as_ref().map_or(0, |(_, seat)| seat.size)

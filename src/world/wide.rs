@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::answer::Answer;
+use super::core::Core;
 use super::guarded::guarded;
 use super::park::wait_for;
 use super::queue::Place;
@@ -41,6 +42,17 @@ impl<R: Request> fmt::Debug for Wide<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wide").field("ranks", &self.answers.len()).finish_non_exhaustive()
     }
+}
+
+/// Submits requests through ranks that a caller has chosen, which are of the world of `core`.
+pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
+    if let Some((at, rank)) = ranks.iter().enumerate().find(|(_, rank)| !rank.is_of(core)) {
+        let operation = requests.first().map_or(SUBMIT, Request::operation);
+        let got = format!("rank {} of another world at index {at}", rank.rank());
+        let error = Error::argument(operation, "ranks", "ranks of the world that submits", got);
+        return refused(ranks, requests, Reason::Refused, &error);
+    }
+    submit(ranks, requests)
 }
 
 /// Submits one request to each of these ranks, which are all that this process has, or to none.

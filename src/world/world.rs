@@ -230,7 +230,7 @@ impl World {
     }
 
     /// The same, through ranks that were told how: with a lane, a deadline or a completion. Those of a collective are all that this process has; of
-    /// messages, or of a lane of some ranks, those that take part.
+    /// messages, or of a lane of some ranks, those that take part. Ranks of another world are refused.
     ///
     /// ```
     /// # use gpucomm::Device;
@@ -244,7 +244,7 @@ impl World {
     /// # }
     /// ```
     pub fn submit_through<R: Request>(&self, ranks: &[Rank], requests: impl IntoIterator<Item = R>) -> Wide<R> {
-        wide::submit(ranks, requests.into_iter().collect())
+        wide::submit_through(&self.core, ranks, requests.into_iter().collect())
     }
 
     /// How it is.

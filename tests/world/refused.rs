@@ -1,9 +1,11 @@
 //! What is wrong is refused before anything is submitted, and the buffers come back.
 
-use gpucomm::world::{Lane, Op, Part, Reason, WorldOptions};
+use std::time::Duration;
+
+use gpucomm::world::{Barrier, Lane, Members, Op, Part, Reason, WorldOptions};
 use gpucomm::{Error, InPlace};
 
-use super::support::{on, values, world, zeroed};
+use super::support::{on, slower, values, world, zeroed};
 
 #[test]
 fn lengths_roots_and_parts() {
@@ -91,6 +93,45 @@ fn a_lane_whose_name_is_too_long() {
     let failed = rank.submit(gpucomm::world::Barrier).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().contains("40001 bytes"), "{failed}");
+}
+
+#[test]
+fn ranks_of_another_world_and_of_an_earlier_generation() {
+    let options = WorldOptions { timeout: slower(20.0), ..WorldOptions::default() };
+    let (one, other) = (world(2, options.clone()), world(2, options));
+    let mut mixed = one.ranks();
+    let last = mixed.len() - 1;
+    mixed[last] = other.rank(last).unwrap();
+    for ranks in [&mixed, &other.ranks()] {
+        let failed = one.submit_through(ranks, ranks.iter().map(|_| Barrier)).wait().unwrap_err();
+        assert_eq!((failed.reason, failed.buffers.unwrap().len()), (Reason::Refused, ranks.len()));
+        let error = failed.error.to_string();
+        assert!(error.contains("barrier") && error.contains("of another world at index"), "{error}");
+    }
+    let stale = one.ranks();
+    one.fail("a test");
+    one.rebuild(Members::Same).unwrap();
+    let failed = one.submit_through(&stale, stale.iter().map(|_| Barrier)).wait().unwrap_err();
+    assert_eq!(failed.reason, Reason::Stale, "{failed}");
+    for world in [one, other] {
+        world.barrier().wait().unwrap();
+        assert_eq!(world.metrics().enqueued, world.size() as u64);
+    }
+}
+
+/// One rank gets both, and the other rank nothing: what waits for it is late, and the world can be rebuilt.
+#[test]
+fn a_rank_that_is_named_twice() {
+    let world = world(2, WorldOptions::default());
+    if world.size() < 2 {
+        return;
+    }
+    let rank = world.rank(0).unwrap().within(Duration::from_millis(100));
+    let twice = world.submit_through(&[rank.clone(), rank], [Barrier, Barrier]);
+    let failed = twice.wait_for(slower(20.0)).expect("an answer").unwrap_err();
+    assert_eq!(failed.reason, Reason::Late, "{failed}");
+    world.rebuild(Members::Same).unwrap();
+    world.barrier().wait().unwrap();
 }
 
 /// Ranks that do not ask for the same are told so by name, and the world is down.
