@@ -190,6 +190,8 @@ pub use pending::PendingCommunicator;
 pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
 pub use rank::state::State;
+#[cfg(feature = "world")]
+pub(crate) use raw::outside::outside_of_host_functions;
 #[cfg(feature = "signals")]
 pub use recorder::dump_on_signal;
 pub use recorder::{dump_all, dump_on_panic, ras_status};

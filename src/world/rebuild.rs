@@ -11,7 +11,7 @@ use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Vote};
-use crate::nccl::{Clique, Communicator, begin_again};
+use crate::nccl::{Clique, Communicator, begin_again, outside_of_host_functions};
 
 const OPERATION: &str = "World::rebuild";
 
@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes the next generation of a world that is down, and has ended.
 pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Result<()> {
+    // Before anything is waited for: the generation that has failed may have work behind the host function.
+    outside_of_host_functions(OPERATION)?;
     let Some(_turn) = core.turn_until(deadline) else {
         return Err(deadline.error(OPERATION, "another attempt is under way"));
     };

@@ -320,8 +320,8 @@ impl World {
     ///
     /// # Errors
     /// Those of [`Clique::init_all`] and [`Communicator::recover`]; with [`Members::Same`], that of a rank that does not come;
-    /// [`Error::InvalidUsage`] if ranks pass different members, for a world of a communicator that it was given, and once it was shut down. It stays down, and
-    /// may be tried again.
+    /// [`Error::InvalidUsage`] if ranks pass different members, for a world of a communicator that it was given, within a host function of a stream, and once
+    /// it was shut down. It stays down, and may be tried again.
     pub fn rebuild(&self, members: Members) -> Result<()> {
         let deadline = Deadline::after(self.core.options.init.timeout);
         rebuild::rebuild(&self.core, members, &deadline)

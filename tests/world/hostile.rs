@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use gpucomm::world::{
-    At, Barrier, Completion, HealthWatch, InFlight, Lane, Members, Rank, Reason, Rebuild, Request, WhileDown, World,
-    WorldOptions,
+    At, Barrier, Completion, HealthWatch, InFlight, Lane, Members, Rank, Reason, Rebuild, Request, Shutdown, WhileDown,
+    World, WorldOptions,
 };
-use gpucomm::{Communicator, Device, InPlace, Result, UniqueId};
+use gpucomm::{Communicator, Device, Error, InPlace, Result, Stream, UniqueId};
 
 use super::support::{eventually, hold, on, slower, turn, world, zeroed};
 
@@ -229,4 +229,55 @@ fn refused_on_all_ranks_is_counted() {
     assert!(wrong.wait().is_err());
     let metrics = world.metrics();
     assert_eq!((metrics.submitted, metrics.failed), (2, 2));
+}
+
+/// Answers come from other threads. What would call NCCL is refused there, and nothing waits for the stream of the host function.
+#[test]
+fn within_a_host_function() {
+    turn();
+    let devices = Device::all().unwrap();
+    let devices = &devices[..devices.len().min(2)];
+    let start = || {
+        let options = WorldOptions { timeout: slower(20.0), ..WorldOptions::default() };
+        let world = World::with(devices, options).unwrap();
+        world.barrier().wait().unwrap();
+        world
+    };
+    let stream = Stream::new(devices[0]).unwrap();
+    let within = |run: Box<dyn FnOnce() -> Result<()> + Send>| {
+        let (told, tells) = channel();
+        stream.launch_host(move || told.send(run()).unwrap_or_default()).unwrap();
+        let result = tells.recv_timeout(slower(10.0)).expect("the host function returns");
+        stream.wait(slower(10.0)).unwrap();
+        result
+    };
+    let refused = |operation: &str, result: Result<()>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains(operation) && text.contains("a host function of a stream must not call NCCL"), "{text}");
+    };
+    let all = devices.to_vec();
+    refused("Clique::init_all", within(Box::new(move || World::new(&all).map(drop))));
+    let world = start();
+    within(Box::new(move || {
+        drop(world);
+        Ok(())
+    }))
+    .unwrap();
+    let world = start();
+    refused("close", within(Box::new(move || world.shutdown(Shutdown::Drain, slower(5.0)))));
+    let world = Arc::new(start());
+    let inside = Arc::clone(&world);
+    let barrier =
+        move || inside.barrier().wait_for(slower(10.0)).expect("an answer").map(drop).map_err(|failed| failed.error);
+    within(Box::new(barrier)).unwrap();
+    let inside = Arc::clone(&world);
+    let rebuild = move || {
+        inside.fail("a test");
+        inside.rebuild(Members::Same)
+    };
+    refused("World::rebuild", within(Box::new(rebuild)));
+    world.rebuild(Members::Same).unwrap();
+    world.barrier().wait().unwrap();
 }
