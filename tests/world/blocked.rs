@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Store, Swap, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    At, Barrier, Completion, InFlight, Members, Polling, Reason, Request, Shutdown, WhileDown, World, WorldOptions,
+    At, Barrier, Completion, HostCallback, InFlight, Members, Polling, Reason, Request, Shutdown, WhileDown, World,
+    WorldOptions,
 };
 use gpucomm::{Device, Result, Stream};
 
-use super::support::{eventually, hold, slower, turn, world};
+use super::support::{Occupy, eventually, hold, slower, turn, world};
 
 /// User code that blocks until this is dropped.
 struct Gate(Arc<Inside>);
@@ -212,11 +213,12 @@ fn wakers_of_streams() {
 }
 
 #[derive(Debug)]
-struct Kept(#[allow(dead_code)] Debugless);
+struct Kept(#[allow(dead_code)] Shown<BlocksDropped>);
 
-struct Debugless(#[allow(dead_code)] BlocksDropped);
+/// A part of a completion.
+struct Shown<T>(T);
 
-impl std::fmt::Debug for Debugless {
+impl<T> std::fmt::Debug for Shown<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a completion of a test")
     }
@@ -232,7 +234,7 @@ impl Completion for Kept {
 #[test]
 fn a_completion_that_is_dropped() {
     let (world, gate) = (world(1, WorldOptions::default()), Gate::new());
-    let rank = world.rank(0).unwrap().completion(Arc::new(Kept(Debugless(BlocksDropped(gate.inside())))));
+    let rank = world.rank(0).unwrap().completion(Arc::new(Kept(Shown(BlocksDropped(gate.inside())))));
     let ((begins, begun), (let_go, goes_on_now)) = (channel(), channel());
     let answer = rank.submit(Owner { begins: Some((begins, goes_on_now)), back: None, owns: None });
     let _ = begun.recv();
@@ -240,6 +242,49 @@ fn a_completion_that_is_dropped() {
     drop(let_go);
     gate.blocks(1);
     goes_on(world);
+}
+
+/// Blocks when it is given work, and looks at it then.
+#[derive(Debug)]
+struct BlocksWatching(Shown<Arc<Inside>>, Arc<dyn Completion>);
+
+impl Completion for BlocksWatching {
+    fn watch(&self, work: InFlight) {
+        self.0.0.block();
+        self.1.watch(work);
+    }
+}
+
+/// It blocks the thread of its rank. What the device has done is answered all the same, and so is what its deadline has passed.
+#[test]
+fn a_completion_that_is_given_work() {
+    let completions: [Arc<dyn Completion>; 2] = [Arc::new(Polling::default()), Arc::new(HostCallback)];
+    for (completion, ranks) in completions.into_iter().flat_map(|each| [(Arc::clone(&each), 1), (each, 2)]) {
+        let options = WorldOptions { completion: Arc::clone(&completion), ..WorldOptions::default() };
+        let (world, gate) = (world(ranks, options), Gate::new());
+        let rank = world.rank(0).unwrap();
+        let request = || Owner { begins: None, back: None, owns: None };
+        let (let_go, until) = channel();
+        let earlier = rank.submit(Occupy::until(until));
+        let blocks = BlocksWatching(Shown(gate.inside()), completion);
+        let blocked = rank.clone().completion(Arc::new(blocks)).submit(request());
+        gate.blocks(1);
+        assert!(!earlier.is_ready());
+        drop(let_go);
+        earlier.wait_for(slower(20.0)).expect("the answer of what is done").unwrap();
+        for other in &world.ranks()[1..] {
+            other.submit(request()).wait_for(slower(20.0)).expect("the answer of another rank").unwrap();
+        }
+        // What is late on one of several ranks takes the world down.
+        if ranks == 1 {
+            let late = rank.clone().within(Duration::from_millis(50)).submit(Barrier);
+            let late = late.wait_for(slower(20.0)).expect("an answer at its deadline").unwrap_err();
+            assert_eq!(late.reason, Reason::Late, "{late}");
+        }
+        drop(gate);
+        blocked.wait_for(slower(20.0)).expect("an answer").unwrap();
+        goes_on(world);
+    }
 }
 
 /// A generation may take seconds to end. What waits for the next one has its deadline meanwhile.

@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    Barrier, Completion, InFlight, Members, Op, Phase, Polling, Reason, Rebuild, Shutdown, WhileDown, WorldOptions,
+    Barrier, Completion, InFlight, Members, Op, Phase, Polling, Reason, Rebuild, Shutdown, WhileDown, World,
+    WorldOptions,
 };
-use gpucomm::{Error, InPlace};
+use gpucomm::{Device, Error, InPlace};
 
-use super::support::{eventually, hold, on, slower, world};
+use super::support::{eventually, hold, on, slower, turn, world};
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(300);
 
 /// What is waited for, and how long that took.
 fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
@@ -110,4 +114,33 @@ fn while_it_is_rebuilt() {
     });
     assert!(matches!(failed.error, Error::Timeout { .. }) && took < slower(2.0), "{failed}, after {took:?}");
     drop(other);
+}
+
+/// The shortest and the longest times: each call does its work, or says that there was no time for it.
+#[test]
+fn from_no_time_to_the_longest() {
+    turn();
+    let devices = Device::all().unwrap();
+    let devices = &devices[..devices.len().min(2)];
+    for time in [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(u64::MAX / 2), Duration::MAX] {
+        let begin = Instant::now();
+        // Each of the three times in turn, beside two that are long enough.
+        for (start, request, end) in [(time, LONG, LONG), (LONG, time, LONG), (LONG, LONG, time)] {
+            let init = InitOptions { timeout: start, ..InitOptions::default() };
+            let world = match World::with(devices, WorldOptions { init, timeout: request, ..WorldOptions::default() }) {
+                Ok(world) => world,
+                Err(error) => {
+                    assert!(start < LONG && matches!(error, Error::Timeout { .. }), "{time:?}: {error:?}");
+                    continue;
+                }
+            };
+            if let Err(failed) = world.barrier().wait_for(slower(20.0)).expect("an answer") {
+                assert!(request < LONG && failed.reason == Reason::Late, "{time:?}: {failed}");
+            }
+            if let Err(error) = world.shutdown(Shutdown::Drain, end) {
+                assert!(end < LONG && matches!(error, Error::Timeout { .. }), "{time:?}: {error:?}");
+            }
+        }
+        assert!(begin.elapsed() < slower(20.0), "{time:?}: {:?}", begin.elapsed());
+    }
 }

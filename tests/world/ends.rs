@@ -1,7 +1,7 @@
 //! How worlds end, and what others hear of it.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,11 @@ use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
     At, Barrier, Lane, Members, Op, Phase, Reason, Request, Shutdown, WhileDown, World, WorldOptions,
 };
-use gpucomm::{Device, InPlace, Result};
+use gpucomm::{Communicator, Device, InPlace, ReduceOp, Result, Stream};
 
 use super::block_on::block_on;
-use super::support::{eventually, on, slower, turn, values, world, zeroed};
+use super::gate::Gate;
+use super::support::{Occupy, child, eventually, hold, on, slower, turn, values, world, zeroed};
 
 /// Worlds of one rank each, as processes have them.
 pub fn apart(place: &Threads, options: &[WorldOptions]) -> Result<Vec<World>> {
@@ -238,24 +239,6 @@ fn with_lanes_and_without() {
     }
 }
 
-/// Occupies the device until the other end of its channel is dropped.
-struct Occupy(Option<Receiver<()>>);
-
-impl Request for Occupy {
-    type Back = ();
-
-    fn operation(&self) -> &'static str {
-        "occupy"
-    }
-
-    fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
-        let until = self.0.take().expect("once");
-        at.stream().launch_host(move || until.recv().unwrap_or_default())
-    }
-
-    fn into_back(self) {}
-}
-
 /// Several share it, if one thread drops them one after the other.
 #[test]
 fn a_drop_takes_little_more_than_the_timeout() {
@@ -268,7 +251,7 @@ fn a_drop_takes_little_more_than_the_timeout() {
         .iter()
         .map(|world| {
             let (let_go, until) = channel();
-            (let_go, world.rank(0).unwrap().submit(Occupy(Some(until))))
+            (let_go, world.rank(0).unwrap().submit(Occupy::until(until)))
         })
         .unzip();
     eventually("all are enqueued", || worlds.iter().all(|world| world.metrics().enqueued == 1));
@@ -281,4 +264,159 @@ fn a_drop_takes_little_more_than_the_timeout() {
     }
     // Less than a second for the first, and half a second and more for what each has on its device.
     assert!(took < slower(8.0), "{took:?}");
+}
+
+/// Keeps the communicator and the stream of its rank.
+struct Keep(Sender<(Arc<Communicator>, Stream)>);
+
+impl Request for Keep {
+    type Back = ();
+
+    fn operation(&self) -> &'static str {
+        "keep"
+    }
+
+    fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
+        self.0.send((Arc::clone(at.shared()), at.stream().clone())).expect("who keeps them");
+        Ok(())
+    }
+
+    fn into_back(self) {}
+}
+
+/// Somebody keeps communicators for longer than the world has them: nobody waits for that.
+#[test]
+fn communicators_that_are_kept() {
+    for end in ["shutdown", "drop", "rebuild"] {
+        let options = WorldOptions { timeout: slower(20.0), ..WorldOptions::default() };
+        let world = world(2, options);
+        let (keep, kept) = channel();
+        world.submit(world.ranks().iter().map(|_| Keep(keep.clone()))).wait().unwrap();
+        drop(keep);
+        let kept: Vec<_> = kept.iter().collect();
+        let begin = Instant::now();
+        let stays = match end {
+            "shutdown" => {
+                world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+                true
+            }
+            "drop" => {
+                drop(world);
+                true
+            }
+            _ => {
+                world.fail("a test");
+                world.rebuild(Members::Same).unwrap();
+                world.barrier().wait().unwrap();
+                false
+            }
+        };
+        assert!(begin.elapsed() < slower(10.0), "{end}: {:?}", begin.elapsed());
+        let sums: Vec<_> = std::thread::scope(|scope| {
+            let all: Vec<_> = kept
+                .iter()
+                .map(|(comm, stream)| scope.spawn(|| comm.all_reduce_scalar(1u32, ReduceOp::Sum, stream)))
+                .collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        for sum in sums {
+            // Communicators of a generation that has failed are aborted, whoever has them.
+            match sum {
+                Ok(sum) => assert!(stays && sum as usize == kept.len(), "{end}: {sum}"),
+                Err(error) => assert!(!stays && error.to_string().contains("a test"), "{end}: {error}"),
+            }
+        }
+        let begin = Instant::now();
+        drop(kept);
+        assert!(begin.elapsed() < slower(10.0), "{end}: {:?}", begin.elapsed());
+    }
+}
+
+/// A host function holds up a stream that no rank uses: worlds work, end and begin all the same.
+#[test]
+fn beside_a_foreign_stream_that_is_held() {
+    child("ends::held", &[]).succeeds("held");
+}
+
+#[test]
+#[ignore = "the body of a child process"]
+fn held() {
+    let devices = Device::all().unwrap();
+    let Some(devices) = devices.get(..2) else { return };
+    let init = InitOptions { timeout: slower(5.0), ..InitOptions::default() };
+    let options = WorldOptions { init, timeout: slower(20.0), ..WorldOptions::default() };
+    let start = || World::with(devices, options.clone()).unwrap();
+    let (world, warm) = (start(), start());
+    warm.barrier().wait().unwrap();
+    let (gate, stream) = (Gate::default(), Stream::new(devices[0]).unwrap());
+    gate.hold(&stream).unwrap();
+    // Every call comes back soon, and holds up no other call on the device.
+    let quick = |what: &str, run: &mut dyn FnMut()| {
+        let begin = Instant::now();
+        run();
+        assert!(begin.elapsed() < slower(5.0), "{what}: {:?}", begin.elapsed());
+        for device in devices {
+            let begin = Instant::now();
+            assert_eq!(values(&on(*device, &[7u8; 5000])), [7; 5000]);
+            assert!(begin.elapsed() < slower(1.0), "a copy after {what}: {:?}", begin.elapsed());
+        }
+    };
+    let request = |world: &World| {
+        let sums = world.all_reduce(devices.iter().map(|device| InPlace(on(*device, &[1u32; 1000]))), Op::Sum);
+        sums.wait().unwrap().iter().for_each(|x| assert_eq!(values(x), [2; 1000]));
+    };
+    quick("the first request", &mut || request(&world));
+    quick("another request", &mut || request(&warm));
+    quick("a rebuild", &mut || {
+        world.fail("a test");
+        world.rebuild(Members::Same).unwrap();
+    });
+    quick("a request to the next generation", &mut || request(&world));
+    let mut warm = Some(warm);
+    quick("a shutdown", &mut || {
+        warm.take().into_iter().for_each(|world| world.shutdown(Shutdown::Drain, slower(5.0)).unwrap())
+    });
+    let mut fresh = Some(start());
+    quick("an abort", &mut || {
+        fresh.take().into_iter().for_each(|world| world.shutdown(Shutdown::Abort, slower(5.0)).unwrap())
+    });
+    let mut world = Some(world);
+    quick("a drop", &mut || drop(world.take()));
+    gate.open();
+    stream.synchronize().unwrap();
+}
+
+/// How a process ends that has a world whose rank waits for the others.
+const EXIT: &str = "GPUCOMM_TEST_EXIT";
+
+/// Nobody waits for what ranks wait for, nor for a stream that is held up.
+#[test]
+fn a_process_that_ends() {
+    for (how, code) in [("exit", 7), ("returns", 0), ("panics", 101)] {
+        let begin = Instant::now();
+        assert_eq!(child("ends::exits", &[(EXIT, how)]).ends(), Some(code), "{how}");
+        assert!(begin.elapsed() < slower(20.0), "{how}: {:?}", begin.elapsed());
+    }
+}
+
+#[test]
+#[ignore = "the body of a child process"]
+fn exits() {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    let Ok(how) = std::env::var(EXIT) else { return };
+    let devices = Device::all().unwrap();
+    let ranks = devices.len().min(2);
+    let options = WorldOptions { timeout: Duration::from_secs(3600), ..WorldOptions::default() };
+    let world = WORLD.get_or_init(|| World::with(&devices[..ranks], options).unwrap());
+    world.barrier().wait().unwrap();
+    let stream = Stream::new(devices[0]).unwrap();
+    let gate = Gate::default();
+    gate.hold(&stream).unwrap();
+    // Rank 0 waits for the others on its device, and for this thread on its own.
+    std::mem::forget((world.rank(0).unwrap().submit(Barrier), hold(&world.rank(0).unwrap()), gate));
+    match how.as_str() {
+        "exit" => std::process::exit(7),
+        "panics" => panic!("a test"),
+        _ => {}
+    }
 }

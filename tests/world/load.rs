@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use gpucomm::InPlace;
-use gpucomm::world::{Lane, Op, WorldOptions};
+use gpucomm::world::{Lane, Members, Op, WorldOptions};
+use gpucomm::{Backend, Clique, Device, InPlace};
 
-use super::support::{number, on, values, world};
+use super::support::{child, eventually, number, on, values, world};
 
 /// How many requests, over all ranks: `GPUCOMM_WORLD_REQUESTS`.
 fn requests() -> usize {
@@ -60,4 +60,51 @@ fn one_process() {
     );
     assert_eq!(done, u64::try_from(2 * (rounds / 2) * TASKS * size).unwrap());
     assert!(grown < 16 << 10, "{grown} KiB");
+}
+
+/// Files, threads and kilobytes that this process has.
+fn held() -> (usize, usize, u64) {
+    let entries = |of: &str| std::fs::read_dir(format!("/proc/self/{of}")).map_or(0, Iterator::count);
+    (entries("fd"), entries("task"), resident())
+}
+
+/// Worlds come and go, with answers that nobody wants, with a rebuild, and beside cliques that are split.
+#[test]
+fn worlds_leave_nothing() {
+    child("load::rounds", &[]).succeeds("rounds");
+}
+
+#[test]
+#[ignore = "the body of a child process"]
+fn rounds() {
+    let devices = Device::all().unwrap();
+    let devices = &devices[..devices.len().min(2)];
+    let round = || {
+        let world = world(2, WorldOptions::default());
+        let forms = || world.devices().into_iter().map(|device| InPlace(on(device, &[1u32; 100]))).collect::<Vec<_>>();
+        drop(world.all_reduce(forms(), Op::Sum));
+        world.all_reduce(forms(), Op::Sum).wait().unwrap();
+        world.fail("a test");
+        world.rebuild(Members::Same).unwrap();
+        drop(world.all_reduce(forms(), Op::Sum).into_answers().unwrap());
+        drop(world);
+        let clique = Clique::init_all(devices).unwrap();
+        drop(clique.split(|rank| Some((0, rank))).unwrap());
+    };
+    // Threads and buffers that are kept for the next world come with the first ones.
+    let (mut files, mut threads) = (0, 0);
+    for _ in 0..10 {
+        round();
+        let now = held();
+        (files, threads) = (files.max(now.0), threads.max(now.1));
+    }
+    let before = held().2;
+    (0..40).for_each(|_| round());
+    eventually("there are no more files and threads than before", || {
+        let now = held();
+        now.0 <= files && now.1 <= threads
+    });
+    let grown = held().2.saturating_sub(before);
+    println!("{files} files, {threads} threads, {grown} KiB more");
+    assert!(gpucomm::backend() != Backend::Emulator || grown < 2 << 10, "{grown} KiB");
 }

@@ -9,6 +9,8 @@ mod deadlines;
 mod ends;
 mod executors;
 mod faults;
+#[path = "../support/gate.rs"]
+mod gate;
 mod groups;
 mod health;
 mod hostile;

@@ -137,6 +137,30 @@ pub fn hold(rank: &gpucomm::world::Rank) -> (Sender<()>, gpucomm::world::Answer<
     (let_go, answer)
 }
 
+/// Occupies the device until the other end of its channel is dropped.
+pub struct Occupy(Option<Receiver<()>>);
+
+impl Occupy {
+    pub fn until(let_go: Receiver<()>) -> Self {
+        Self(Some(let_go))
+    }
+}
+
+impl Request for Occupy {
+    type Back = ();
+
+    fn operation(&self) -> &'static str {
+        "occupy"
+    }
+
+    fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
+        let until = self.0.take().expect("once");
+        at.stream().launch_host(move || until.recv().unwrap_or_default())
+    }
+
+    fn into_back(self) {}
+}
+
 /// Asks until it is so.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -180,6 +204,11 @@ impl Killed {
         let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
         assert!(ended.status.success(), "{name}: {}\n{stdout}\n{stderr}", ended.status);
         stdout.into_owned()
+    }
+
+    /// Its code, once it has ended; `None` where it had to be killed.
+    pub fn ends(mut self) -> Option<i32> {
+        wait(self.0.take().unwrap(), slower(60.0)).status.code()
     }
 
     /// Reads what it prints until this comes.
