@@ -323,3 +323,86 @@ fn shapes_and_streams_that_do_not_fit_are_refused() {
         assert!(matches!(error, Error::InvalidArgument { what: "stream", .. }), "{error}");
     }
 }
+
+/// A tensor as somebody in C writes it down: whatever its fields say.
+fn raw(tensor: DLTensor, deleted: Option<&'static AtomicUsize>) -> Managed<DLManagedTensor> {
+    unsafe extern "C" fn delete(tensor: *mut DLManagedTensor) {
+        // SAFETY: the box of `raw`, and the counter that lives for good.
+        unsafe {
+            let tensor = Box::from_raw(tensor);
+            (*tensor.manager_ctx().cast::<AtomicUsize>()).fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let context = deleted.map_or(std::ptr::null_mut(), |deleted| std::ptr::from_ref(deleted).cast_mut().cast());
+    let managed = DLManagedTensor::from_parts(tensor, context, deleted.map(|_| delete as _));
+    // SAFETY: the box is nobody else's.
+    unsafe { Managed::from_raw(Box::into_raw(Box::new(managed))) }.expect("a tensor")
+}
+
+fn leaked(values: &[i64]) -> *mut i64 {
+    values.to_vec().leak().as_mut_ptr()
+}
+
+#[test]
+fn fields_that_nobody_should_write() {
+    let stream = stream();
+    let memory = DeviceBuffer::from_slice(&stream, &(0..64u32).collect::<Vec<_>>()).unwrap();
+    stream.synchronize().unwrap();
+    let made = |shape: &[i64]| DLTensor {
+        data: memory.as_raw(),
+        device: DLDevice::cuda(0),
+        ndim: i32::try_from(shape.len()).unwrap(),
+        dtype: DLDataType::U32,
+        shape: leaked(shape),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    };
+    let null = std::ptr::null_mut();
+    let host = Box::leak(Box::new([0u32; 16])).as_mut_ptr().cast();
+    // A tensor at the 16th element, whose offset leads back to the first one: past the last address.
+    let back =
+        DLTensor { data: memory.slice(16..).as_raw().cast_mut(), byte_offset: 64u64.wrapping_neg(), ..made(&[4]) };
+    for (text, tensor) in [
+        ("expected an address, got null", DLTensor { data: null, ..made(&[4]) }),
+        ("memory that CUDA does not know, of the host perhaps", DLTensor { data: host, ..made(&[4]) }),
+        ("ndim is negative: -1", DLTensor { ndim: -1, ..made(&[4]) }),
+        ("shape pointer is null but ndim is 1", DLTensor { shape: std::ptr::null_mut(), ..made(&[4]) }),
+        ("number of elements overflows", made(&[1 << 62, 4])),
+        ("number of elements overflows", made(&[i64::MAX, i64::MAX, 4])),
+        ("number of bytes overflows", DLTensor { strides: leaked(&[i64::MAX, 1]), ..made(&[2, i64::MAX]) }),
+        (
+            "byte offset: expected one within memory, got 18446744073709551612",
+            DLTensor { byte_offset: u64::MAX - 3, ..made(&[4]) },
+        ),
+        ("byte offset: expected one within memory, got 18446744073709551552", back),
+        ("strides [0, 1] of shape [3, 4]", DLTensor { strides: leaked(&[0, 1]), ..made(&[3, 4]) }),
+    ] {
+        let deleted: &'static AtomicUsize = Box::leak(Box::default());
+        let error = import::<u32, _>(raw(tensor, Some(deleted))).map(drop).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{text}: {error:?}");
+        assert!(error.to_string().contains(text), "{text}: {error}");
+        until("a refused one is deleted", || deleted.load(Ordering::SeqCst) == 1);
+    }
+    // Nothing lies anywhere, and what has no deleter stays.
+    assert!(import::<u32, _>(raw(DLTensor { data: null, ..made(&[0, 7]) }, None)).unwrap().is_empty());
+    let kept = import::<u32, _>(raw(made(&[4, 4]), None)).unwrap();
+    assert_eq!(kept.to_vec(&stream).unwrap(), (0..16).collect::<Vec<_>>());
+    drop(kept);
+    assert_eq!(memory.to_vec(&stream).unwrap(), (0..64).collect::<Vec<_>>());
+}
+
+/// The stream that a tensor went out on is dropped before the tensor comes back, or nobody deletes it.
+#[test]
+fn tensors_that_outlive_their_stream() {
+    let own = stream();
+    let x = DeviceBuffer::from_slice(&own, &[5u32; 1000]).unwrap();
+    let tensor: legacy::Dlpack = x.into_dlpack(&own, &[1000]).unwrap();
+    own.synchronize().unwrap();
+    drop(own);
+    let stream = stream();
+    assert_eq!(import::<u32, _>(tensor).unwrap().to_vec(&stream).unwrap(), [5; 1000]);
+    let forgotten: legacy::Dlpack =
+        DeviceBuffer::<u8>::zeroed(&stream, 10).unwrap().into_dlpack(&stream, &[10]).unwrap();
+    std::mem::forget(forgotten);
+    stream.synchronize().unwrap();
+}

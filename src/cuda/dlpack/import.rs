@@ -67,9 +67,11 @@ impl<T: Typed> DeviceBuffer<T> {
                 let got = format!("strides {:?} of shape {:?}", view.strides().unwrap_or_default(), view.shape());
                 return Err(wrong("tensor", &"elements one behind the other", &got));
             }
-            let offset = usize::try_from(view.byte_offset());
-            let offset = offset.map_err(|_| wrong("byte offset", &"one within memory", &view.byte_offset()))?;
-            let ptr = view.data_ptr().cast_mut().wrapping_byte_add(offset);
+            let (data, offset) = (view.data_ptr().cast_mut(), usize::try_from(view.byte_offset()).ok());
+            // The sum must not wrap around to memory before the data.
+            let offset = offset.filter(|offset| data.addr().checked_add(*offset).is_some());
+            let offset = offset.ok_or_else(|| wrong("byte offset", &"one within memory", &view.byte_offset()))?;
+            let ptr = data.wrapping_byte_add(offset);
             (Device::new(number)?, ptr, view.num_elements())
         };
         // SAFETY: as the caller promises; the tensor is the owner of the memory, and dropped, it calls the deleter.
