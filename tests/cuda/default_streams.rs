@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use gpucomm::cuda::{StreamOptions, ThreadStream};
-use gpucomm::{Device, DeviceBuffer, Error, Stream, sys};
+use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream, sys};
 
 use crate::child::child;
 use crate::{Gate, LONG, device, random, stream, two_devices};
@@ -309,4 +309,40 @@ fn entering_is_bounded() {
     assert!((4..=200).contains(&last), "{last} are on their way");
     drop(gate);
     thread.join().unwrap();
+}
+
+/// Memory, graphs, events and streams go to other threads, while the stream of the thread that has ended still has work.
+#[test]
+fn a_thread_that_has_ended() {
+    let stream = stream();
+    let mut x = DeviceBuffer::<u32>::zeroed(&stream, 1000).unwrap();
+    let mut y = DeviceBuffer::<u32>::zeroed(&stream, 1000).unwrap();
+    let mut pinned = PinnedBuffer::<u32>::new(1000).unwrap();
+    let source = DeviceBuffer::from_slice(&stream, &[9u32; 1000]).unwrap();
+    stream.synchronize().unwrap();
+    let work = move |own: &Stream| {
+        let gate = Gate::close(own);
+        x.fill(own, 7).unwrap();
+        let graph = own.capture(|own| y.fill(own, 8)).unwrap();
+        graph.launch(own).unwrap();
+        source.copy_to_pinned(own, &mut pinned).unwrap();
+        (gate, x, y, pinned, graph, own.record().unwrap(), own.clone())
+    };
+    let thread = std::thread::spawn(|| ThreadStream::new(device()).unwrap().enter(work).unwrap());
+    let (gate, mut x, y, pinned, graph, event, kept) = thread.join().unwrap();
+    assert!(!event.query().unwrap() && !kept.query().unwrap());
+    let opener = std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_millis(50));
+        gate.open();
+    });
+    assert_eq!(pinned.as_slice().unwrap(), [9; 1000]);
+    opener.join().unwrap();
+    assert_eq!(x.to_vec(&stream).unwrap(), [7; 1000]);
+    drop(graph);
+    assert_eq!(y.to_vec(&stream).unwrap(), [8; 1000]);
+    event.wait(LONG).unwrap();
+    // The stream lives for as long as somebody has it.
+    x.fill(&kept, 3).unwrap();
+    assert_eq!(x.to_vec(&kept).unwrap(), [3; 1000]);
+    assert_eq!(x.to_vec(&stream).unwrap(), [3; 1000]);
 }

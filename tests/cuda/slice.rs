@@ -1,9 +1,11 @@
 //! Views of buffers.
 
+use std::cell::Cell;
+use std::ops::{Bound, RangeBounds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gpucomm::cuda::{Slice, SliceMut};
-use gpucomm::{DeviceBuffer, Error};
+use gpucomm::{DeviceBuffer, Error, PinnedBuffer};
 
 use crate::{random, stream};
 
@@ -97,4 +99,41 @@ fn debug_shows_no_contents() {
     let mut text = format!("{buffer:?} {:?}", buffer.slice(1..));
     text += &format!("{:?}", buffer.slice_mut(..0));
     assert!(text.contains("i32") && text.contains("3 elements on device 0") && !text.contains("123456"), "{text}");
+}
+
+/// A range whose bounds are others each time they are asked for.
+struct Changes(Cell<usize>);
+
+impl RangeBounds<usize> for Changes {
+    fn start_bound(&self) -> Bound<&usize> {
+        if self.0.replace(self.0.get() + 1) == 0 { Bound::Included(&2) } else { Bound::Included(&1000) }
+    }
+
+    fn end_bound(&self) -> Bound<&usize> {
+        if self.0.replace(self.0.get() + 1) <= 1 { Bound::Excluded(&4) } else { Bound::Excluded(&100_000) }
+    }
+}
+
+/// Bounds are asked for once: what was checked is what is shown.
+#[test]
+fn ranges_that_change() {
+    let stream = stream();
+    let values: Vec<u32> = (0..10).collect();
+    let mut buffer = DeviceBuffer::from_slice(&stream, &values).unwrap();
+    let changes = || Changes(Cell::new(0));
+    assert_eq!(buffer.slice(changes()).to_vec(&stream).unwrap(), values[2..4]);
+    assert_eq!(buffer.try_slice(changes()).unwrap().to_vec(&stream).unwrap(), values[2..4]);
+    assert_eq!(buffer.slice_mut(changes()).as_slice().to_vec(&stream).unwrap(), values[2..4]);
+    let mut pinned = PinnedBuffer::from_slice(&values).unwrap();
+    assert_eq!(pinned.slice(changes()).as_slice().unwrap(), &values[2..4]);
+    assert_eq!(pinned.slice_mut(changes()).as_mut_slice().unwrap(), &values[2..4]);
+}
+
+#[test]
+fn chunks_of_any_length() {
+    let stream = stream();
+    let mut buffer = DeviceBuffer::from_slice(&stream, &(0..10).collect::<Vec<i32>>()).unwrap();
+    assert_eq!(buffer.chunks(usize::MAX).map(|chunk| chunk.len()).collect::<Vec<_>>(), [10]);
+    assert_eq!(buffer.chunks_mut(usize::MAX).rev().map(|chunk| chunk.len()).collect::<Vec<_>>(), [10]);
+    assert_eq!(buffer.chunks_mut(3).rev().map(|chunk| chunk.len()).collect::<Vec<_>>(), [1, 3, 3, 3]);
 }

@@ -2,19 +2,67 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gpucomm::{DeviceBuffer, PinnedBuffer, Stream};
+use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
 
 use crate::{random, stream};
 
+/// Whether values of these types may go to other threads, and whether several threads may use one.
+macro_rules! threads {
+    ($send:literal, $sync:literal: $($type:ty),* $(,)?) => {$({
+        #[allow(dead_code)]
+        trait Otherwise {
+            const SEND: bool = false;
+            const SYNC: bool = false;
+        }
+        struct Of<T>(std::marker::PhantomData<T>);
+        impl<T> Otherwise for Of<T> {}
+        // Where these are there, they come before those of the trait.
+        #[allow(dead_code)]
+        impl<T: Send> Of<T> {
+            const SEND: bool = true;
+        }
+        #[allow(dead_code)]
+        impl<T: Sync> Of<T> {
+            const SYNC: bool = true;
+        }
+        assert_eq!((<Of<$type>>::SEND, <Of<$type>>::SYNC), ($send, $sync), stringify!($type));
+    })*};
+}
+
 #[test]
 fn values_go_between_threads() {
-    fn check<T: Send + Sync>() {}
-    check::<Stream>();
-    check::<gpucomm::Event>();
-    check::<DeviceBuffer<f32>>();
-    check::<PinnedBuffer<f32>>();
-    check::<gpucomm::cuda::Slice<'static, f32>>();
-    check::<gpucomm::cuda::SliceMut<'static, f32>>();
+    use gpucomm::cuda::{self, vmm};
+    threads!(true, true: Device, Stream, gpucomm::Event, cuda::Done, DeviceBuffer<f32>, cuda::Slice<'static, f32>);
+    threads!(true, true: cuda::SliceMut<'static, f32>, PinnedBuffer<f32>, cuda::PinnedSlice<'static, f32>);
+    threads!(true, true: cuda::PinnedSliceMut<'static, f32>, cuda::Graph, cuda::GraphPinned<f32>);
+    threads!(true, true: vmm::PhysicalMemory, vmm::AddressRange, vmm::Mapping, gpucomm::exchange::Exchange);
+    // What is of a thread stays there.
+    threads!(false, false: cuda::ThreadStream, cuda::CurrentDevice);
+    threads!(false, false: cuda::LentStream<'static>, cuda::Lent<'static, f32>, cuda::LentMut<'static, f32>);
+    #[cfg(feature = "cudarc")]
+    threads!(true, true: cuda::cudarc::SharedStream);
+    #[cfg(feature = "world")]
+    threads!(true, true: gpucomm::world::World, gpucomm::world::Rank);
+    #[cfg(feature = "nccl")]
+    {
+        use gpucomm::nccl;
+        threads!(true, true: nccl::Communicator, nccl::Clique, nccl::PendingCommunicator, nccl::Aborter, nccl::Dump);
+        threads!(true, true: nccl::CommBuffer<'static, f32>, nccl::Registration<'static>, nccl::Config);
+        threads!(true, true: nccl::PreMulSum<'static, f32>, nccl::Revoked<'static>, nccl::InitOptions);
+        // One thread records a group.
+        threads!(true, false: nccl::Group<'static>);
+    }
+    #[cfg(feature = "nvshmem")]
+    {
+        use gpucomm::nvshmem;
+        threads!(true, true: nvshmem::SymmetricBuffer<'static, f32>, nvshmem::SymmetricSlice<'static, f32>);
+        threads!(true, true: nvshmem::SymmetricSliceMut<'static, f32>, nvshmem::Signal<'static>);
+        threads!(true, true: nvshmem::PeerView<'static, f32>, nvshmem::StreamScope<'static, 'static>);
+        // One thread at a time calls the library.
+        threads!(true, false: nvshmem::Context);
+        threads!(false, false: nvshmem::Team<'static>, nvshmem::NonblockingScope<'static, 'static>);
+        threads!(false, false: nvshmem::MulticastView<'static, f32>, nvshmem::Registered<'static, DeviceBuffer<f32>>);
+    }
 }
 
 #[test]

@@ -262,3 +262,76 @@ fn tuples_arrays_vectors_and_views_of_no_elements_are_lent() {
         assert_eq!(*SharedStream::new(&theirs[0]).unwrap(), *shared[0]);
     }
 }
+
+/// Both calls of a nest read, and the inner one ends first.
+#[test]
+fn one_slice_is_lent_twice_to_be_read() {
+    let (_context, theirs, shared) = two_streams();
+    let mut slow = slow(&theirs[0]);
+    let mut x = theirs[0].alloc_zeros::<u32>(1000).unwrap();
+    for round in 0..10u32 {
+        late(&theirs[0], &mut slow);
+        theirs[0].memcpy_htod(&[round; 1000], &mut x).unwrap();
+        let copies = shared[0].lend(&x, |first| {
+            let inner = shared[1].lend(&x, |second| {
+                let mut copy = DeviceBuffer::<u32>::zeroed(&shared[1], 1000)?;
+                copy.copy_from(&shared[1], second)?;
+                Ok::<_, Error>(copy)
+            })?;
+            let mut copy = DeviceBuffer::<u32>::zeroed(&shared[0], 1000)?;
+            copy.copy_from(&shared[0], first)?;
+            Ok::<_, Error>([copy, inner])
+        });
+        let copies = copies.unwrap();
+        // Written again behind both.
+        theirs[1].memset_zeros(&mut x).unwrap();
+        for copy in copies {
+            assert_eq!(copy.to_vec(&shared[0]).unwrap(), [round; 1000]);
+        }
+        assert_eq!(theirs[0].clone_dtoh(&x).unwrap(), [0; 1000]);
+        let pair =
+            shared[1].lend((&x, &x), |(first, second)| Ok::<_, Error>((first.to_vec(&shared[1])?, second.len())));
+        assert_eq!(pair.unwrap(), (vec![0; 1000], 1000));
+    }
+}
+
+/// Memory, its stream, and what this crate has of the stream are dropped in each order, by other threads as well.
+#[test]
+fn drops_in_each_order_on_other_threads() {
+    let (context, _, shared) = two_streams();
+    for round in 0..24u8 {
+        let theirs = context.new_stream().unwrap();
+        let own = SharedStream::new(&theirs).unwrap();
+        let mut x = theirs.alloc_zeros::<u8>(1 << 16).unwrap();
+        own.lend(&mut x, |mut x| x.fill(&shared[1], round)).unwrap();
+        if round % 2 == 0 {
+            assert_eq!(theirs.clone_dtoh(&x).unwrap(), vec![round; 1 << 16]);
+        }
+        let mut things: Vec<Box<dyn std::any::Any + Send>> = vec![Box::new(theirs), Box::new(own), Box::new(x)];
+        for left in [round / 8 % 3, round / 4 % 2, 0] {
+            let thing = things.remove(usize::from(left));
+            if round % 4 < 2 { drop(thing) } else { std::thread::spawn(move || drop(thing)).join().unwrap() }
+        }
+    }
+    shared[1].synchronize().unwrap();
+}
+
+#[test]
+fn bools_are_lent() {
+    let (_context, theirs, shared) = two_streams();
+    let mut x = theirs[0].alloc_zeros::<bool>(64).unwrap();
+    shared[0].lend(x.slice_mut(8..), |mut x| x.fill(&shared[0], true)).unwrap();
+    let got = theirs[1].clone_dtoh(&x).unwrap();
+    assert!(got[..8].iter().all(|value| !value) && got[8..].iter().all(|value| *value));
+}
+
+/// The memory may go before the graph does.
+#[test]
+fn a_graph_of_what_was_lent_is_refused() {
+    let (_context, theirs, shared) = two_streams();
+    let mut x = theirs[0].alloc_zeros::<u32>(1000).unwrap();
+    let graph = shared[0].lend(&mut x, |mut x| shared[1].capture(|stream| x.fill(stream, 11)));
+    let error = graph.map(drop).unwrap_err();
+    assert!(error.to_string().contains("memory that a graph uses lives as long as it does"), "{error}");
+    assert_eq!(theirs[1].clone_dtoh(&x).unwrap(), [0; 1000]);
+}

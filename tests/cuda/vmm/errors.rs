@@ -16,6 +16,9 @@ fn memory(bytes: usize) -> PhysicalMemory {
 fn sizes_and_devices() {
     let all = [Access::read_write(device())];
     refused(AddressRange::reserve_aligned(GRAIN, 3 << 20), &["alignment", "power of two", "3145728"]);
+    // No driver has such an address.
+    let error = AddressRange::reserve_aligned(GRAIN, 1 << 63).map(|range| range.bytes()).unwrap_err();
+    assert!(error.to_string().starts_with("cuMemAddressReserve: "), "{error}");
     refused(PhysicalMemory::new(device(), usize::MAX), &["bytes", "at most"]);
     refused(AddressRange::reserve(usize::MAX), &["bytes", "at most"]);
     let error = PhysicalMemory::new(device(), 1 << 45).unwrap_err();
