@@ -104,9 +104,11 @@ pub(crate) use devices::scarce;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use devices::settle::{settle, undisturbing};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
-pub(crate) use devices::thread::in_host_function;
+pub(crate) use devices::thread::is_off_limits;
 #[cfg(feature = "nvshmem")]
 pub(crate) use devices::thread::outside_host_functions;
+#[cfg(feature = "nccl")]
+pub(crate) use devices::thread::{is_forked, refuse};
 pub use devices::versions::{driver_version, runtime_version};
 pub use graphs::graph::Graph;
 pub use graphs::pinned::GraphPinned;

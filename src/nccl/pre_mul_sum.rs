@@ -220,7 +220,7 @@ impl Drop for Op {
         self.inner.dropped_ops().push(self.raw);
         // Where another thread is inside, the next one destroys it. After an abort the communicator has taken its operations
         // with it, as it does when it is closed.
-        if !cuda::in_host_function()
+        if !cuda::is_off_limits()
             && let Some((_guard, handle)) = self.inner.try_enter()
         {
             let _ = self.inner.inside("ncclRedOpDestroy", || destroy_dropped(&self.inner, handle));

@@ -54,6 +54,7 @@ mod float8;
 #[cfg(all(feature = "float8", nccl_ge_2_24))]
 mod float8_devices;
 mod foreign;
+mod forks;
 mod futures;
 mod graph_ends;
 mod graph_forgotten;

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::OnceLock;
 
 use super::check::check;
-use super::thread::outside_host_functions;
+use super::thread::{note_use, outside_host_functions};
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -64,6 +64,7 @@ impl Device {
         let mut count = 0;
         // SAFETY: writes one integer to the address given.
         check("cudaGetDeviceCount", unsafe { sys::cudaGetDeviceCount(&raw mut count) })?;
+        note_use();
         let count = usize::try_from(count).unwrap_or(0);
         if count == 0 {
             return Err(Error::NoDevice {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::device::Device;
 use super::settle::settle;
+use super::thread::is_forked;
 use crate::callbacks;
 use crate::error::{Error, Result};
 use crate::lock::{Condvar, Mutex, MutexGuard};
@@ -74,6 +75,10 @@ pub(crate) fn drop_elsewhere(owner: Box<dyn Send>, device: Device) {
 }
 
 fn hand_over(one: Lent) {
+    if is_forked() {
+        // There is no such thread, and its lock may be taken.
+        return std::mem::forget(one);
+    }
     let mut keeper = keeper();
     keeper.waiting.push(one);
     keeper.fresh = true;

@@ -115,7 +115,7 @@ pub(crate) fn give_event(device: Device, event: sys::cudaEvent_t) {
             return;
         }
     }
-    if !super::thread::in_host_function() {
+    if !super::thread::is_off_limits() {
         // SAFETY: the event came from `take_event`, and the caller gives it up.
         let _ = check("cudaEventDestroy", unsafe { sys::cudaEventDestroy(event) });
     }

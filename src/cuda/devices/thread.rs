@@ -1,6 +1,8 @@
 //! What is known about the calling thread.
 
 use std::cell::Cell;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
@@ -19,20 +21,55 @@ thread_local! {
     pub(super) static THREAD: Cell<Thread> = const { Cell::new(Thread::Fresh) };
 }
 
-/// Refuses `operation`, which calls CUDA or may, within a host function of a stream.
-pub(crate) fn outside_host_functions(operation: &'static str) -> Result<()> {
-    if in_host_function() {
-        return Err(Error::InvalidUsage {
-            operation,
-            reason: String::from("a host function of a stream must not call CUDA"),
-        });
+/// Whether this process was forked from one that had used CUDA.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that this process uses CUDA, which does not work in children that are forked from now on.
+pub(super) fn note_use() {
+    extern "C" fn forked() {
+        FORKED.store(true, Ordering::Relaxed);
+        // The only thread of the child. What it has seen in the parent does not count.
+        THREAD.set(Thread::Fresh);
     }
-    Ok(())
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function lives as long as the process, and sets two numbers, which a child may do at once. Without memory for it
+        // nothing is registered, and CUDA itself refuses the calls of a child.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
 }
 
-/// Whether this thread is running a host function of a stream, where CUDA must not be called.
-pub(crate) fn in_host_function() -> bool {
-    THREAD.get() == Thread::InHostFunction
+/// Whether this process was forked from one that had used CUDA. The threads of the parent are not there, and their locks stay taken.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Refuses `operation`, which calls CUDA or may, where it [is off limits](is_off_limits).
+pub(crate) fn outside_host_functions(operation: &'static str) -> Result<()> {
+    refuse(operation, "CUDA")
+}
+
+/// Refuses `operation`, which calls `library` or may, where CUDA [is off limits](is_off_limits).
+pub(crate) fn refuse(operation: &'static str, library: &str) -> Result<()> {
+    if is_off_limits() { Err(refused(operation, library)) } else { Ok(()) }
+}
+
+#[cold]
+fn refused(operation: &'static str, library: &str) -> Error {
+    let reason = if is_forked() {
+        format!(
+            "{library} does not work in a process that was forked from one that had used CUDA: fork before the first use of a device, or \
+             have the child run a program by exec"
+        )
+    } else {
+        format!("a host function of a stream must not call {library}")
+    };
+    Error::InvalidUsage { operation, reason }
+}
+
+/// Whether this thread must not call CUDA: it runs a host function of a stream, or this process [was forked](is_forked).
+pub(crate) fn is_off_limits() -> bool {
+    THREAD.get() == Thread::InHostFunction || is_forked()
 }
 
 /// Runs `f` as a host function of a stream. It must not unwind.

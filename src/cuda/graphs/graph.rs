@@ -8,7 +8,7 @@ use super::executable::Executable;
 use super::life::Life;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::owners;
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::thread::is_off_limits;
 use crate::cuda::order::in_flight::CHUNK;
 use crate::cuda::order::lanes::Tracker;
 use crate::cuda::order::recording::{Kept, Mortal, Party};
@@ -97,7 +97,7 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         // CUDA must not be called in host functions, and NCCL waits for the end of what it was captured into.
-        if in_host_function() {
+        if is_off_limits() {
             let device = self.device();
             owners::drop_elsewhere(Box::new(self.shared.take()), device);
         }

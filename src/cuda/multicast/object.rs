@@ -12,7 +12,7 @@ use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::owners;
 use crate::cuda::devices::settle::settle;
-use crate::cuda::devices::thread::{in_host_function, outside_host_functions};
+use crate::cuda::devices::thread::{is_off_limits, outside_host_functions};
 use crate::cuda::vmm::functions::{self as memory, code};
 use crate::cuda::vmm::{AddressRange, Granularity};
 use crate::deadline::{Deadline, default_timeout};
@@ -209,7 +209,7 @@ impl Object {
                 let memory = self.memory();
                 owners::drop_later(self, device, Box::new(move || all_done(&memory)));
             }
-            _ if in_host_function() => std::mem::forget(self),
+            _ if is_off_limits() => std::mem::forget(self),
             _ => drop(self),
         }
     }

@@ -11,7 +11,7 @@ use super::wait::Ask;
 use crate::cuda::devices::check::{check, check_on, check_ready};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::settle::undisturbing;
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::thread::is_off_limits;
 use crate::cuda::works::work::Origins;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
@@ -186,7 +186,7 @@ impl Ask for PointWait {
         }
         let (record, judged) = self.reached.as_ref()?;
         // A host function keeps its stream waiting, and so perhaps what it would wait for.
-        if judged.is_err() && record.origins.linger() && !self.deadline.expired() && !in_host_function() {
+        if judged.is_err() && record.origins.linger() && !self.deadline.expired() && !is_off_limits() {
             return None;
         }
         Some(record.told(judged.clone()))
@@ -209,7 +209,7 @@ impl std::fmt::Debug for Point {
 
 impl Drop for Point {
     fn drop(&mut self) {
-        if self.ours.load(Ordering::Relaxed) && !in_host_function() {
+        if self.ours.load(Ordering::Relaxed) && !is_off_limits() {
             // SAFETY: the handle came from cudaEventCreateWithFlags and is used no more. CUDA frees the event when it
             // is reached.
             let _ = check("cudaEventDestroy", unsafe { sys::cudaEventDestroy(self.raw) });

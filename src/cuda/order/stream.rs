@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::{capture, left};
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::Device;
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::thread::is_off_limits;
 use crate::cuda::devices::{owners, pool};
 use crate::cuda::works::history::History;
 use crate::error::{Error, Result};
@@ -445,7 +445,7 @@ impl Drop for Inner {
         let owners = self.owners.get_mut();
         // Locks may be held here, or this is a host function.
         owners.drain(..).for_each(|owner| owners::drop_elsewhere(owner, self.queue.device));
-        if self.life == Life::Ours && !in_host_function() {
+        if self.life == Life::Ours && !is_off_limits() {
             self.leave_work();
             // SAFETY: the handle came from cudaStreamCreateWithPriority and is used no more. CUDA frees the stream
             // when its work is done.

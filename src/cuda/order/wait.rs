@@ -7,7 +7,7 @@ use super::mark::Mark;
 use super::stream::Stream;
 use crate::cuda::devices::check::check_ready;
 use crate::cuda::devices::settle::undisturbing;
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::thread::is_off_limits;
 use crate::cuda::works::work::Origins;
 use crate::deadline::{Deadline, backoff, default_timeout};
 use crate::error::{Error, Result};
@@ -266,7 +266,7 @@ impl Ask for Wait {
         }
         let judged = match &self.stage {
             // A host function keeps its stream waiting, and so perhaps what it would wait for.
-            Stage::Failed(_) if self.origins.linger() && !self.deadline.expired() && !in_host_function() => {
+            Stage::Failed(_) if self.origins.linger() && !self.deadline.expired() && !is_off_limits() => {
                 return None;
             }
             Stage::Failed(error) => Err(error.clone()),

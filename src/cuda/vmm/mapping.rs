@@ -12,7 +12,7 @@ use super::range::AddressRange;
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::owners;
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::thread::is_off_limits;
 use crate::cuda::memory::allocated::allocation::Shown;
 use crate::cuda::memory::allocated::known::Known;
 use crate::error::{Error, Result};
@@ -283,7 +283,7 @@ impl Shown for Span {
 impl Drop for Span {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.mapped.get_mut().memory);
-        if in_host_function() {
+        if is_off_limits() {
             // CUDA must not be called here: the memory is lost, and its addresses too.
             std::mem::forget(memory);
             return;

@@ -7,7 +7,7 @@ use super::functions;
 use super::properties::{HandleTypes, Properties};
 use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::Device;
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::thread::is_off_limits;
 use crate::cuda::memory::allocated::known::Known;
 use crate::error::{Error, Result};
 
@@ -221,7 +221,7 @@ impl Drop for Physical {
     fn drop(&mut self) {
         // Within a host function CUDA must not be called.
         if self.ours
-            && !in_host_function()
+            && !is_off_limits()
             && let Ok(release) = functions::release("cuMemRelease")
         {
             // SAFETY: a handle that was given to us, once; what is still mapped of it stays.

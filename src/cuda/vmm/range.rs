@@ -7,7 +7,7 @@ use super::properties::Properties;
 use crate::cuda::devices::check::check_memory;
 use crate::cuda::devices::current::any_ready;
 use crate::cuda::devices::device::Device;
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::thread::is_off_limits;
 use crate::error::{Error, Result};
 
 /// A range of addresses that nothing else of this process gets, with no memory as yet.
@@ -93,7 +93,7 @@ impl Drop for AddressRange {
     fn drop(&mut self) {
         // Within a host function CUDA must not be called.
         if self.bytes > 0
-            && !in_host_function()
+            && !is_off_limits()
             && let Ok(free) = functions::free("cuMemAddressFree")
         {
             // SAFETY: the whole of a reservation, once. Who has mapped something there has unmapped it, or the driver refuses.

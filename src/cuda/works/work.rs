@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::thread::is_off_limits;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 
@@ -351,7 +351,7 @@ impl Origins {
     pub(crate) fn wait_until_gone(&self, deadline: &Deadline) {
         let mut round = 0;
         // A host function keeps its stream waiting, and so perhaps what it would wait for.
-        while self.linger() && !deadline.expired() && !in_host_function() {
+        while self.linger() && !deadline.expired() && !is_off_limits() {
             backoff(round);
             round += 1;
         }

@@ -138,7 +138,7 @@ pub(crate) fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool 
         left.retain(|inner| !inner.has_ended());
         // A host function keeps its stream waiting, and so perhaps the end. Ranks that wait for
         // other ranks may wait for ever.
-        cuda::in_host_function() || left.iter().all(|inner| inner.waits_for_sharers() || is_freed_later(inner))
+        cuda::is_off_limits() || left.iter().all(|inner| inner.waits_for_sharers() || is_freed_later(inner))
     });
     left.is_empty()
 }

@@ -69,7 +69,7 @@ fn time_for(timeout: Duration, wait: &in_vain::Wait) -> Duration {
 pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let alive = members.iter().filter(|inner| inner.is_alive()).cloned();
     let (revoked, active): (Vec<_>, Vec<_>) = alive.partition(|inner| inner.is_revoked());
-    if cuda::in_host_function() {
+    if cuda::is_off_limits() {
         // NCCL must not be called here, and still has pointers into what they own.
         std::mem::forget((active, revoked));
         return;

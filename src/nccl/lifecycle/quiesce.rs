@@ -264,7 +264,7 @@ impl Others {
 
     fn hold_up(&self) -> bool {
         // CUDA must not be called in host functions.
-        if self.are_active || cuda::in_host_function() {
+        if self.are_active || cuda::is_off_limits() {
             return self.are_active;
         }
         self.are_known() && cuda::are_busy(&self.devices, |stream| self.is_own(stream))

@@ -92,7 +92,10 @@ fn wait_at_exit() {
 }
 
 extern "C" fn finish() {
-    settle(AT_EXIT);
+    // The threads of a parent do nothing here.
+    if !cuda::is_forked() {
+        settle(AT_EXIT);
+    }
 }
 
 /// Waits until all jobs are done. Returns false if they are not in time.

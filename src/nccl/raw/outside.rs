@@ -1,14 +1,9 @@
 //! Where NCCL must not be called.
 
 use crate::cuda;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-/// Refuses what enters NCCL within a host function of a stream.
+/// Refuses what enters NCCL within a host function of a stream, and in a process that was forked from one that had used CUDA.
 pub(crate) fn outside_of_host_functions(operation: &'static str) -> Result<()> {
-    if cuda::in_host_function() { Err(refused(operation)) } else { Ok(()) }
-}
-
-#[cold]
-fn refused(operation: &'static str) -> Error {
-    Error::InvalidUsage { operation, reason: "a host function of a stream must not call NCCL".into() }
+    cuda::refuse(operation, "NCCL")
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use crate::cuda::{Address, Allocation, Lineage, Tracker, Used, Uses, in_host_function};
+use crate::cuda::{Address, Allocation, Lineage, Tracker, Used, Uses, is_off_limits};
 use crate::error::Result;
 use crate::lock::Mutex;
 use crate::nvshmem::state::dropped::Live;
@@ -97,7 +97,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         self.inner.own.remove(Key::Allocation(self.alloc.id()));
         let mut uses = self.remote.take();
-        if !in_host_function() {
+        if !is_off_limits() {
             uses.let_go();
         } else if uses.needs_borrowed() {
             // A host function must not call CUDA, and the borrowed stream may be gone later. So the memory is leaked.

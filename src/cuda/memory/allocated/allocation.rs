@@ -9,7 +9,7 @@ use super::known::Known;
 use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::settle::undisturbing;
-use crate::cuda::devices::thread::in_host_function;
+use crate::cuda::devices::thread::is_off_limits;
 use crate::cuda::devices::{owners, pool, scarce};
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::order::busy::Busy;
@@ -366,7 +366,7 @@ impl Drop for Allocation {
         let lingers = *self.lingers.get_mut();
         let freed = Freed { id: self.id, address: self.address, device: self.device, uses, lingers };
         let rest = Rest { kind, bytes: self.bytes, shared, freed: Some(freed) };
-        if in_host_function() { rest.drop_elsewhere() } else { drop(rest) }
+        if is_off_limits() { rest.drop_elsewhere() } else { drop(rest) }
     }
 }
 

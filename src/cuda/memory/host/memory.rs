@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::block::Block;
-use crate::cuda::devices::thread::{in_host_function, outside_host_functions};
+use crate::cuda::devices::thread::{is_off_limits, outside_host_functions};
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::order::capture::Capture;
 use crate::cuda::order::lanes::Tracker;
@@ -155,7 +155,7 @@ impl Drop for PinnedMemory {
     fn drop(&mut self) {
         let uses = self.uses.take();
         let Some(block) = self.block.take() else { return };
-        if in_host_function() {
+        if is_off_limits() {
             // CUDA must not be called here.
             std::mem::forget((uses, block));
             return;
