@@ -255,8 +255,14 @@ fn counts_that_overflow() {
             assert!(DeviceBuffer::<f64>::zeroed(stream, len).is_err());
             assert!(gpucomm::PinnedBuffer::<f32>::new(len).is_err());
             assert!(comm.alloc::<f32>(stream, len).is_err());
-            assert_argument(comm.alloc_local::<f32>(stream, len).map(drop), "alloc_local", "", &len.to_string());
+            let length = len.to_string();
+            assert_argument(comm.alloc_local::<f32>(stream, len).map(drop), "alloc_local", "", &length);
+            assert_argument(comm.alloc_symmetric::<f32>(stream, len).map(drop), "alloc_symmetric", "", &length);
+            assert_argument(gpucomm::nccl::alloc::<f32>(stream, len).map(drop), "alloc", "", &length);
         }
+        // The product is zero in 64 bits.
+        let error = DeviceBuffer::<[u8; 1 << 20]>::zeroed(stream, 1 << 50).map(drop);
+        assert_argument(error, "DeviceBuffer::zeroed", "", &(1_u64 << 50).to_string());
         Ok(())
     });
 }
@@ -293,7 +299,7 @@ fn nothing_is_a_length() {
     });
 }
 
-/// A buffer belongs to the communicator that allocated it: its window is nothing to another one.
+/// A buffer belongs to the communicator that allocated it: its window is nothing to another one, not even to a part of it.
 #[test]
 fn buffers_of_another_communicator() {
     watched(60.0, || {
@@ -301,15 +307,22 @@ fn buffers_of_another_communicator() {
             let (one, two) = (Rig::new(ranks), Rig::new(ranks));
             one.run(|comm, stream| {
                 let other = two.clique.rank(comm.rank());
+                let part = comm.split(Some(0), 0)?.expect("a part");
                 let mut window = comm.alloc_from(stream, &[1.0f32; 8])?;
+                let mut local = comm.alloc_local::<f32>(stream, 8)?;
                 let sum = ReduceOp::Sum;
-                assert_argument(other.all_reduce(InPlace(&mut window), sum, stream), "all_reduce", "", "communicator");
-                assert_argument(
-                    group(|g| g.all_reduce(other, InPlace(&mut window), ReduceOp::Sum, stream)),
-                    "all_reduce",
-                    "",
-                    "communicator",
-                );
+                let refused = |result: gpucomm::Result<()>| {
+                    let advice = "allocate it from this one, or use a DeviceBuffer, which works with any";
+                    assert_argument(result, "all_reduce", "memory of this communicator", advice);
+                };
+                for foreign in [other, &part] {
+                    refused(foreign.all_reduce(InPlace(&mut window), sum, stream));
+                    refused(foreign.all_reduce(InPlace(&mut local), sum, stream));
+                    refused(group(|g| g.all_reduce(foreign, InPlace(&mut window), ReduceOp::Sum, stream)));
+                }
+                // The other way round, too.
+                let mut of_part = part.alloc_local::<f32>(stream, 8)?;
+                refused(comm.all_reduce(InPlace(&mut of_part), sum, stream));
                 let operator = comm.pre_mul_sum(2.0f32)?;
                 let mut plain = zeros(stream, 8)?;
                 let foreign = ReduceOp::PreMul(&operator);
@@ -319,6 +332,9 @@ fn buffers_of_another_communicator() {
                     "",
                     "communicator",
                 );
+                // What the advice says works.
+                part.all_reduce(InPlace(&mut of_part), ReduceOp::Sum, stream)?;
+                part.all_reduce(InPlace(&mut plain), ReduceOp::Sum, stream)?;
                 comm.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream)?;
                 assert_eq!(window.to_vec(stream)?, [ranks as f32; 8]);
                 Ok(())
@@ -390,5 +406,29 @@ fn ranges_beyond_a_buffer() {
         assert!(x.copy_to_slice(&stream, &mut host).is_err(), "nine elements cannot take ten");
         assert!(x.copy_from_slice(&stream, &[0.0; 11]).is_err(), "ten elements cannot take eleven");
         assert_eq!(x.to_vec(&stream).unwrap(), [0.0; 10]);
+    });
+}
+
+/// Counts and offsets are not cut to 32 bits. Memory that nobody touches takes none.
+#[test]
+fn more_elements_than_32_bits_count() {
+    const MANY: usize = (1 << 32) + 5;
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let result = rig.try_run(|comm, stream| {
+                let mut x = DeviceBuffer::<u8>::uninit(stream, MANY)?;
+                x.slice_mut(MANY - 5..).fill(stream, comm.rank() as u8 + 1)?;
+                comm.all_reduce(InPlace(x.slice_mut(MANY - 3..)), ReduceOp::Sum, stream)?;
+                assert_eq!(x.slice(MANY - 5..).to_vec(stream)?, [[1, 1, 3, 3, 3], [2, 2, 3, 3, 3]][comm.rank()]);
+                // The low halves of these counts are the same.
+                let len = if comm.rank() == 0 { MANY } else { 5 };
+                comm.broadcast(InPlace(x.slice_mut(..len)), 0, stream)
+            });
+            let error = result.map(drop).expect_err("the ranks differ");
+            assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
+            assert_names(&error, &[&format!("of {MANY} u8"), "of 5 u8"]);
+            still_works(ranks);
+        }
     });
 }

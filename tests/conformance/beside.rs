@@ -5,9 +5,10 @@ use std::sync::Barrier;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
+use gpucomm::cuda::multicast::Multicast;
 use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::nccl::{AbortOutcome, InitOptions};
-use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use crate::support::{places, quick, rank_counts, slower, still_works, watched};
 
@@ -179,7 +180,7 @@ fn sum(comm: &Communicator, stream: &Stream) -> Result<()> {
     Ok(())
 }
 
-const CALLS: [(&str, Call); 7] = [
+const CALLS: [(&str, Call); 9] = [
     ("sum", sum),
     ("barrier", |comm, stream| comm.wait_at_barrier(stream)),
     ("alloc", |comm, stream| {
@@ -210,6 +211,39 @@ const CALLS: [(&str, Call); 7] = [
         drop(memory);
         comm.reclaim()
     }),
+    ("pinned memory", |_, stream| {
+        let mut pinned = PinnedBuffer::<u8>::new(32 << 20)?;
+        let x = DeviceBuffer::from_slice(stream, &[9u8; 3])?;
+        x.copy_to_pinned(stream, pinned.slice_mut(..3))?;
+        assert_eq!(pinned.as_slice()?[..3], [9; 3]);
+        drop(pinned);
+        // Enough that CUDA has to be asked again.
+        PinnedBuffer::<u8>::new(32 << 20).map(drop)
+    }),
+    ("a large buffer", |_, stream| {
+        for _ in 0..2 {
+            let mut x = DeviceBuffer::<u8>::uninit(stream, 300_000_000)?;
+            x.slice_mut(299_999_000..).fill(stream, 3)?;
+            assert_eq!(x.slice(299_999_500..299_999_510).to_vec(stream)?, [3; 10]);
+        }
+        Ok(())
+    }),
+];
+
+/// What a rank calls on a communicator that does not go on afterwards.
+#[cfg(nccl_ge_2_28_7)]
+const LAST_CALLS: [(&str, Call); 2] = [
+    ("revoke", |comm, stream| {
+        let revoked = comm.revoke("the test revokes")?;
+        sum(&revoked.split(Some(0), 0)?.expect("a part"), stream)
+    }),
+    ("shrink", |comm, stream| match comm.rank() {
+        0 => {
+            assert_eq!(comm.shrink(&[1])?.all_reduce_scalar(5u32, ReduceOp::Sum, stream)?, 5);
+            Ok(())
+        }
+        _ => Ok(()),
+    }),
 ];
 
 /// What a rank calls does not wait for work of others on its device, nor does the start of another clique.
@@ -221,12 +255,26 @@ fn calls() {
         }
         let devices = &places()[..2];
         let clique = Clique::init_all(devices).unwrap();
+        #[cfg(nccl_ge_2_28_7)]
+        let last = LAST_CALLS.map(|call| (Clique::init_all(devices).unwrap(), call));
         let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
         let other = Stream::new(devices[0]).unwrap();
         let open = hold(&other);
         for (what, call) in CALLS {
             println!("{what}");
             quick(slower(5.0), || clique.spmd(|comm| call(comm, &streams[comm.rank()]))).unwrap();
+        }
+        #[cfg(nccl_ge_2_28_7)]
+        for (clique, (what, call)) in last {
+            println!("{what}");
+            quick(slower(5.0), || {
+                clique.spmd(|comm| call(comm, &streams[comm.rank()])).unwrap();
+                drop(clique);
+            });
+        }
+        if Multicast::supported(devices).unwrap() {
+            let multicast = || Multicast::single_process(devices, 1)?.close();
+            quick(slower(1.0), multicast).unwrap();
         }
         let mapped = |device: Device| PhysicalMemory::new(device, 1000)?.map(&[Access::read_write(device)]).map(drop);
         quick(slower(1.0), || mapped(devices[0])).unwrap();

@@ -2,10 +2,10 @@
 
 use fastrand::Rng;
 use gpucomm::nccl::CommBuffer;
-use gpucomm::{Communicator, Graph, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Communicator, DeviceBuffer, Error, Graph, InPlace, ReduceOp, Result, Stream};
 
 use crate::support::random::rng;
-use crate::support::{Rig, is_thorough, rank_counts, watched};
+use crate::support::{Rig, assert_names, is_thorough, rank_counts, watched};
 
 /// A window, and a graph that doubles what is in it with each rank.
 fn made<'c>(comm: &'c Communicator, stream: &Stream, length: usize) -> Result<(Graph, CommBuffer<'c, u64>)> {
@@ -70,6 +70,47 @@ fn graphs_go_in_different_places() {
                 for (at, window) in windows.iter_mut().enumerate() {
                     adds_up(comm, stream, window, at as u64)?;
                 }
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
+/// What a graph was captured with has to be there when it is launched: a window over memory that lives is taken away from NCCL when all
+/// ranks have dropped it, and reclaim.
+#[test]
+fn a_window_that_is_gone() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 3]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut memory = gpucomm::nccl::alloc::<u64>(stream, 1 << 10)?;
+                let kept = comm.window(&memory)?;
+                let sum = |memory: &mut DeviceBuffer<u64>| {
+                    memory.fill(stream, 2)?;
+                    let graph =
+                        stream.capture(|stream| comm.all_reduce(InPlace(&mut *memory), ReduceOp::Max, stream))?;
+                    graph.launch(stream)?;
+                    Ok::<_, Error>(graph)
+                };
+                let graph = sum(&mut memory)?;
+                // Another window that goes changes nothing.
+                let other = gpucomm::nccl::alloc::<u64>(stream, 1 << 10)?;
+                drop(comm.window(&other)?);
+                comm.reclaim()?;
+                graph.launch(stream)?;
+                drop(kept);
+                // It is there until all of them have come here.
+                graph.launch(stream)?;
+                comm.reclaim()?;
+                let error = graph.launch(stream).expect_err("its window is gone");
+                assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+                let words = ["Graph::launch", "window", &format!("rank {}", comm.rank()), "dropped", "capture it anew"];
+                assert_names(&error, &words);
+                assert_eq!(memory.to_vec(stream)?, [2; 1 << 10]);
+                sum(&mut memory)?.launch(stream)?;
+                assert_eq!(memory.to_vec(stream)?, [2; 1 << 10]);
                 Ok(())
             });
             rig.close();

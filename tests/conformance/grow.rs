@@ -195,6 +195,37 @@ fn what_is_refused() {
     });
 }
 
+/// An invitation that is dropped stays open. The communicator goes on, and grows after a recovery.
+#[test]
+fn a_dropped_invitation() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[3]) {
+            let devices = &places()[..ranks];
+            let old = clique(&devices[..2]);
+            drop(old.rank(1).invite(1).unwrap());
+            let refused = old.spmd(|comm| {
+                for refused in [
+                    comm.split(Some(0), 0).map(drop),
+                    comm.shrink(&[1 - comm.rank()]).map(drop),
+                    comm.invite(1).map(drop),
+                ] {
+                    let error = refused.expect_err("an invitation is open");
+                    assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+                    assert_names(&error, &["rank 1 has invited 1 more", "grow", "or to recover from that"]);
+                }
+                use_it(comm)
+            });
+            refused.unwrap();
+            let (again, survivors) = old.recover(&[]).unwrap();
+            assert_eq!(survivors, [0, 1]);
+            let grown = again.grow(&devices[2..]).unwrap();
+            grown.spmd(use_it).unwrap();
+            again.spmd(use_it).unwrap();
+            still_works(ranks);
+        }
+    });
+}
+
 /// One invites one rank, another grows by two; or nobody has invited.
 #[test]
 fn others_than_were_invited() {

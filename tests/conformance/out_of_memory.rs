@@ -32,12 +32,14 @@ fn with_little_memory(role: &'static str, ranks: usize) {
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    let roles: [(&str, fn() -> Result<()>); 5] = [
+    let roles: [(&str, fn() -> Result<()>); 7] = [
         ("culprit", one_rank_runs_out),
         ("goes on", of_one_rank_of_a_clique_that_goes_on),
         ("dead", of_a_dead_clique),
         ("other", of_another_clique),
         ("children", for_a_child),
+        ("symmetric", of_one_rank_for_symmetric_memory),
+        ("windows", of_windows),
     ];
     for (name, body) in roles {
         if Role::of_this_process(name).is_some() {
@@ -137,6 +139,73 @@ fn sums_are_right(comm: &Communicator, stream: &Stream) -> Result<()> {
 #[test]
 fn a_clique_goes_on_where_one_rank_is_short_of_memory() {
     with_little_memory("goes on", 3);
+}
+
+/// One rank has too little memory for what all of them must have alike: all get the error, and go on.
+fn of_one_rank_for_symmetric_memory() -> Result<()> {
+    // SAFETY: the ranks do the same, and nobody aborts.
+    let config = unsafe { Config::new().force_windows() };
+    let (clique, streams) = start(3, config)?;
+    for short in 0..3 {
+        let hog = DeviceBuffer::<u8>::zeroed(&streams[short], LARGE)?;
+        clique.spmd(|comm| {
+            let stream = &streams[comm.rank()];
+            let error = comm.alloc_symmetric::<u8>(stream, LARGE).expect_err("no memory on one rank");
+            assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+            let device = format!("device {short}");
+            let place = if comm.rank() == short { device } else { format!("the device of rank {short}") };
+            assert_names(&error, &[&LARGE.to_string(), &place]);
+            sums_are_right(comm, stream)
+        })?;
+        drop(hog);
+        streams[short].synchronize()?;
+        clique.spmd(|comm| {
+            let stream = &streams[comm.rank()];
+            assert!(comm.alloc_symmetric::<u8>(stream, LARGE)?.is_window());
+            comm.reclaim()
+        })?;
+    }
+    clique.close(slower(10.0))
+}
+
+#[test]
+fn symmetric_memory_of_a_clique_that_goes_on() {
+    with_little_memory("symmetric", 3);
+}
+
+/// Windows until there is no memory for another one; what is dropped and reclaimed is there again, as often as that happens.
+fn of_windows() -> Result<()> {
+    // SAFETY: the ranks do the same, and nobody aborts.
+    let config = unsafe { Config::new().force_windows() };
+    let (clique, streams) = start(2, config)?;
+    let counts = clique.spmd(|comm| {
+        let stream = &streams[comm.rank()];
+        let count = || {
+            let mut windows = Vec::new();
+            let error = loop {
+                match comm.alloc_symmetric::<u8>(stream, LARGE / 4) {
+                    Ok(window) => windows.push(window),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+            assert!(windows.iter().all(|window| window.is_window()));
+            let count = windows.len();
+            drop(windows);
+            comm.reclaim()?;
+            sums_are_right(comm, stream)?;
+            Ok(count)
+        };
+        (0..4).map(|_| count()).collect::<Result<Vec<_>>>()
+    })?;
+    assert!(counts[0][0] >= 4, "{counts:?}");
+    assert!(counts.iter().flatten().all(|count| *count == counts[0][0]), "{counts:?}");
+    clique.close(slower(10.0))
+}
+
+#[test]
+fn windows_are_there_again() {
+    with_little_memory("windows", 2);
 }
 
 /// More than any device has: on GPUs, too.

@@ -6,7 +6,20 @@ use std::time::{Duration, Instant};
 use gpucomm::nccl::InitOptions;
 use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
 
-use crate::support::{places, rank_counts, slower, watched};
+use crate::split::sum;
+use crate::support::process::{Role, spawn_all};
+use crate::support::{Rig, assert_names, is_thorough, places, rank_counts, slower, watched};
+
+const CHILD: &str = "paid_once::child";
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    if let Some(role) = Role::of_this_process("gives up") {
+        gives_up(role);
+    }
+}
 
 /// Occupies a stream of the device until the other end of the channel is dropped.
 fn occupied(device: Device) -> (Stream, Sender<()>) {
@@ -90,6 +103,60 @@ fn ranks_of_a_clique_one_by_one() {
             drop(let_go);
             println!("{took:?}, then {rest:?}");
             assert!(rest.iter().sum::<Duration>() < slower(0.5), "{rest:?}");
+        }
+    });
+}
+
+/// Rank 1 stops after the first operation. Rank 0 gives up the second one at its timeout.
+fn gives_up(role: Role) {
+    gpucomm::set_default_timeout(slower(20.0));
+    let comm = role.join().unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    sum(&comm, &stream).unwrap();
+    if role.rank == 1 {
+        std::thread::sleep(slower(60.0));
+        return;
+    }
+    let limit = slower(1.5);
+    gpucomm::set_default_timeout(limit);
+    comm.set_timeout(limit);
+    let mut x = DeviceBuffer::<f32>::zeroed(&stream, 8).unwrap();
+    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+    let error = stream.synchronize().expect_err("rank 1 does not come");
+    assert!(matches!(error, Error::Timeout { timeout, .. } if timeout == limit), "{error:?}");
+    assert_names(&error, &["all_reduce"]);
+    let took = [timed(|| drop(comm)), timed(|| drop(x)), timed(|| drop(stream))];
+    assert!(took.iter().sum::<Duration>() < limit / 2, "{took:?}");
+    println!("gave up once");
+}
+
+#[test]
+fn a_process_whose_peer_hangs() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let mut children = spawn_all(CHILD, "gives up", ranks, &[]);
+            // The other one hangs until this one has ended.
+            let end = children.remove(0).finish(slower(40.0));
+            end.assert_success();
+            assert!(end.text.contains("gave up once"), "{}", end.text);
+        }
+    });
+}
+
+/// The same as the unit test `a_long_timeout_makes_a_drop_no_longer`, in its full length.
+#[test]
+fn a_drop_with_a_long_timeout() {
+    watched(90.0, || {
+        if !is_thorough() {
+            return;
+        }
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            rig.clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(60.0)));
+            let hung = rig.hang();
+            let took = timed(|| drop(rig));
+            assert!(took < Duration::from_secs(10) + slower(3.0), "{took:?}");
+            drop(hung);
         }
     });
 }

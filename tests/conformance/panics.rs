@@ -8,7 +8,7 @@ use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::nccl::{AbortOutcome, InitOptions};
 use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Stream, group};
 
-use crate::support::{Rig, assert_names, places, quick, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, assert_usage, places, quick, rank_counts, slower, still_works, watched};
 
 /// What a panic said.
 fn message(panic: Box<dyn std::any::Any + Send>) -> String {
@@ -41,6 +41,89 @@ fn in_spmd() {
             let text = message(caught.expect_err("the panic was swallowed"));
             assert!(text.contains("has had enough"), "another panic: {text}");
             quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
+
+/// An error of a rank that cannot be made into the user's: the panic comes out of `try_spmd`, and the others do not wait.
+#[test]
+fn in_the_conversion_of_an_error() {
+    #[derive(Debug)]
+    struct Own;
+    impl From<Error> for Own {
+        fn from(error: Error) -> Self {
+            panic!("in From<Error>: {error}")
+        }
+    }
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let rig = Rig::new(ranks);
+            let caught = quick(slower(10.0), || {
+                catch_unwind(AssertUnwindSafe(|| {
+                    rig.clique.try_spmd(|comm| -> Result<(), Own> {
+                        let stream = Stream::new(comm.device())?;
+                        let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 100])?;
+                        if comm.rank() == ranks - 1 {
+                            comm.broadcast(InPlace(&mut x), ranks, &stream)?;
+                        }
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+                        stream.wait(slower(30.0))?;
+                        Ok(())
+                    })
+                }))
+            });
+            let text = message(caught.map(drop).expect_err("the panic was swallowed"));
+            assert!(text.contains("in From<Error>: "), "{text}");
+            quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
+
+/// The result of a rank that is thrown away, as another rank fails, panics where it is dropped.
+#[test]
+fn in_the_drop_of_a_result() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("in the drop of a result")
+            }
+        }
+    }
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let rig = Rig::new(ranks);
+            let caught = quick(slower(10.0), || {
+                catch_unwind(AssertUnwindSafe(|| {
+                    rig.clique.spmd(|comm| match comm.rank() {
+                        0 => Err(Error::InvalidUsage { operation: "the test", reason: "rank 0 fails".into() }),
+                        _ => Ok(Bomb),
+                    })
+                }))
+            });
+            let text = message(caught.map(std::mem::forget).expect_err("the panic was swallowed"));
+            assert!(text.contains("in the drop of a result"), "{text}");
+            quick(slower(20.0), || drop(rig));
+            still_works(ranks);
+        }
+    });
+}
+
+/// What one rank of a program, or all of them, run again as all ranks.
+#[test]
+fn a_program_within_a_program() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            let (clique, all): (_, Vec<_>) = (&rig.clique, (0..ranks).collect());
+            let seen = rig
+                .run(|comm, _| if comm.rank() == 0 { clique.spmd(|inner| Ok(inner.rank())) } else { Ok(Vec::new()) });
+            assert_eq!(seen, [all.clone(), Vec::new()]);
+            let seen = rig.run(|_, _| clique.spmd(|inner| Ok(inner.rank())));
+            assert_eq!(seen, [all.clone(), all]);
+            rig.close();
             still_works(ranks);
         }
     });
@@ -228,6 +311,31 @@ fn drops_within_a_host_function() {
             }
             drop(some);
             still_works(ranks);
+        }
+    });
+}
+
+/// A close waits for streams, perhaps for the one that runs the host function: it is refused, and what it takes is dropped.
+#[test]
+fn a_close_within_a_host_function() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let stream = Stream::new(places()[0]).unwrap();
+            for whole in [true, false] {
+                let rig = Rig::new(ranks);
+                rig.run(|comm, stream| comm.all_reduce_scalar(1u32, ReduceOp::Sum, stream));
+                let (sender, said) = channel();
+                let clique = rig.clique;
+                let close = move || match whole {
+                    true => clique.close(slower(30.0)),
+                    false => clique.into_ranks().remove(0).close(slower(30.0)),
+                };
+                stream.launch_host(move || sender.send(close()).unwrap()).unwrap();
+                let closed = quick(slower(1.0), || said.recv_timeout(slower(20.0)).expect("it hangs"));
+                assert_usage(closed, &["close", "a host function of a stream must not"]);
+                stream.wait(slower(20.0)).unwrap();
+                still_works(ranks);
+            }
         }
     });
 }

@@ -1,6 +1,6 @@
 //! Reductions that multiply first: scalars from the host and from the device, and their lifetime.
 
-use gpucomm::{DeviceBuffer, InPlace, ReduceOp};
+use gpucomm::{DeviceBuffer, InPlace, ReduceOp, group};
 
 use crate::support::{Case, Guarded, Number, Op, Rig, each_type, number::scalar_of, rank_counts, watched};
 
@@ -97,6 +97,69 @@ fn a_device_scalar_is_kept_by_stream_order() {
                 let other = DeviceBuffer::from_slice(stream, &[77i64; 64])?;
                 assert!(x.to_vec(stream)?.iter().all(|value| *value == 6));
                 assert_eq!(other.to_vec(stream)?, [77; 64]);
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
+/// A graph reads the factor when it runs. The graph keeps it, and takes what was written to it until then.
+#[test]
+fn a_captured_device_scalar() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 8])?;
+                let capture = |x: &mut DeviceBuffer<f32>, scalar: &DeviceBuffer<f32>| {
+                    let operator = comm.pre_mul_sum_device(scalar)?;
+                    stream.capture(|stream| comm.all_reduce(InPlace(x), ReduceOp::PreMul(&operator), stream))
+                };
+                let scalar = DeviceBuffer::from_slice(stream, &[3.0f32])?;
+                let graph = capture(&mut x, &scalar)?;
+                drop(scalar);
+                // What would take its place.
+                let others: gpucomm::Result<Vec<_>> =
+                    (0..200).map(|_| DeviceBuffer::from_slice(stream, &[100.0f32])).collect();
+                graph.launch(stream)?;
+                assert_eq!(x.to_vec(stream)?, [6.0; 8]);
+                drop(others?);
+                let mut scalar = DeviceBuffer::from_slice(stream, &[3.0f32])?;
+                let graph = capture(&mut x, &scalar)?;
+                scalar.fill(stream, 0.5)?;
+                graph.launch(stream)?;
+                assert_eq!(x.to_vec(stream)?, [6.0; 8]);
+                scalar.fill(stream, 2.0)?;
+                graph.launch(stream)?;
+                assert_eq!(x.to_vec(stream)?, [24.0; 8]);
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
+/// One operator for all calls of a group, and it is gone with its factor when the group has been submitted.
+#[test]
+fn a_device_scalar_in_a_group() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[2.0f32; 8])?;
+                let mut y = DeviceBuffer::from_slice(stream, &[1.0f32; 1021])?;
+                {
+                    let scalar = DeviceBuffer::from_slice(stream, &[5.0f32])?;
+                    let operator = comm.pre_mul_sum_device(&scalar)?;
+                    group(|g| {
+                        g.all_reduce(comm, InPlace(&mut x), ReduceOp::PreMul(&operator), stream)?;
+                        g.all_reduce(comm, InPlace(&mut y), ReduceOp::PreMul(&operator), stream)
+                    })?;
+                }
+                let other = DeviceBuffer::from_slice(stream, &[100.0f32; 64])?;
+                assert_eq!((x.to_vec(stream)?, y.to_vec(stream)?), (vec![20.0; 8], vec![10.0; 1021]));
+                drop(other);
                 Ok(())
             });
             rig.close();

@@ -1,4 +1,4 @@
-//! The signs of zeros: for Max and Min, -0 is less than +0, whatever rank has which.
+//! Max and Min of what compares oddly: -0 is less than +0, and NaN counts only where all ranks have it.
 
 use gpucomm::{InPlace, ReduceOp};
 
@@ -57,6 +57,44 @@ fn minus_zero_is_less_than_zero() {
             of(&rig, 0.0_f64, -0.0);
             of(&rig, gpucomm::f16::ZERO, gpucomm::f16::NEG_ZERO);
             of(&rig, gpucomm::bf16::ZERO, gpucomm::bf16::NEG_ZERO);
+            rig.close();
+        }
+    });
+}
+
+/// Element `at` of rank `rank` is NaN where that bit of `at` is set, and otherwise the number of the rank.
+fn ignores_nan<T: Number>(rig: &Rig, nan: T, is_nan: fn(T) -> bool) {
+    let ranks = rig.size();
+    let len = 1_usize << ranks;
+    for op in [ReduceOp::Max, ReduceOp::Min] {
+        rig.run(|comm, stream| {
+            let has = |rank: usize, at: usize| at >> rank & 1 == 0;
+            let mine: Vec<T> =
+                (0..len).map(|at| if has(comm.rank(), at) { T::of(comm.rank() as u8 + 1) } else { nan }).collect();
+            let mut x = gpucomm::DeviceBuffer::from_slice(stream, &mine)?;
+            comm.all_reduce(InPlace(&mut x), op, stream)?;
+            for (at, got) in x.to_vec(stream)?.into_iter().enumerate() {
+                let mut numbers = (0..ranks).filter(|rank| has(*rank, at));
+                let want = if matches!(op, ReduceOp::Max) { numbers.next_back() } else { numbers.next() };
+                match want {
+                    Some(rank) => assert_eq!(got, T::of(rank as u8 + 1), "{op:?} of {}, {at:#b}", T::KIND),
+                    None => assert!(is_nan(got), "{op:?} of {}, all NaN", T::KIND),
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn nan_is_ignored_unless_all_are() {
+    watched(100.0, || {
+        for ranks in rank_counts(&[1, 2, 3, 4]) {
+            let rig = Rig::new(ranks);
+            ignores_nan(&rig, f32::NAN, f32::is_nan);
+            ignores_nan(&rig, f64::NAN, f64::is_nan);
+            ignores_nan(&rig, gpucomm::f16::NAN, gpucomm::f16::is_nan);
+            ignores_nan(&rig, gpucomm::bf16::NAN, gpucomm::bf16::is_nan);
             rig.close();
         }
     });

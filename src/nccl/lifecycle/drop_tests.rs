@@ -1,8 +1,10 @@
 //! What a drop waits for that somebody else has ended.
 
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use super::*;
+use crate::nccl::ReduceOp;
 use crate::nccl::clique::Clique;
 use crate::nccl::lifecycle::last_device;
 
@@ -27,4 +29,24 @@ fn a_short_timeout_stays_short() {
     inner.end_visit();
     assert!(took < ENDING, "{took:?}");
     assert!(again < took.min(STOPPING), "it was waited for before: {again:?}");
+}
+
+/// A timeout that is longer than [`GRACE`] makes a drop no longer: what is left of the time for drops
+/// is what earlier ones of this thread have not spent.
+#[test]
+fn a_long_timeout_makes_a_drop_no_longer() {
+    const LEFT: Duration = Duration::from_millis(300);
+    let (_alone, device) = last_device();
+    let clique = Clique::init_all(&[device]).unwrap();
+    clique.rank(0).set_timeout(Duration::from_secs(60));
+    let (stream, (open, opened)) = (Stream::new(device).unwrap(), channel::<()>());
+    clique.rank(0).all_reduce_scalar(1u32, ReduceOp::Sum, &stream).unwrap();
+    stream.launch_host(move || _ = opened.recv()).unwrap();
+    clique.rank(0).barrier(&stream).unwrap();
+    in_vain::Wait { start: Instant::now(), spent: GRACE - LEFT }.was_in_vain();
+    let begin = Instant::now();
+    drop(clique);
+    let took = begin.elapsed();
+    drop(open);
+    assert!(took < GRACE, "{took:?}");
 }
