@@ -54,6 +54,7 @@
 #![cfg_attr(not(feature = "nccl"), allow(dead_code))]
 
 mod backend;
+mod call;
 mod callbacks;
 #[cfg(feature = "nccl")]
 mod clock;

@@ -15,7 +15,7 @@ use super::lifecycle::start_over_exchange::{self, Threads};
 use super::rank::helper::{Helper, cannot_start};
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
-use super::wait::call::Call;
+use crate::call::Call;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;

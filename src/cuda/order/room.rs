@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::in_flight::ENTRY;
 use super::later;
 use super::stream::Stream;
-use crate::deadline::Deadline;
+use crate::call::Call;
 use crate::error::{Error, Result};
 
 impl Stream {
@@ -65,7 +65,7 @@ impl Stream {
         timeout: Duration,
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<()> {
-        let deadline = Deadline::after(timeout);
+        let deadline = Call::deadline(timeout);
         let what = || {
             let (places, device) = (self.in_flight().places(), self.device());
             let pending = self.history().origins().pending();

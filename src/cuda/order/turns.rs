@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::lanes::Tracker;
 use super::stream::Stream;
 use super::turn::{Alone, Share, Turn};
+use crate::call::Call;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -78,7 +79,7 @@ impl<'m> Turns<'m> {
         waits: Waits<impl FnOnce() -> Duration, impl Fn() -> Option<Error>>,
         memory: SmallVec<[&'m Tracker; 8]>,
     ) -> Result<Self> {
-        let deadline = Deadline::after((waits.timeout)());
+        let deadline = Call::deadline((waits.timeout)());
         let mut taken = SmallVec::with_capacity(memory.len());
         for turn in unique(memory) {
             let way = Deadline::after(WAY);
@@ -126,7 +127,7 @@ impl<'m> LaunchTurns<'m> {
             return Ok(taken);
         }
         let _awaiting: SmallVec<[_; 8]> = turns.iter().map(|turn| turn.awaiting()).collect();
-        let deadline = Deadline::after((waits.timeout)());
+        let deadline = Call::deadline((waits.timeout)());
         let taken = deadline.until(|| (waits.refusal)().map_or_else(|| Ok(take()), Err))?;
         let late = || {
             deadline

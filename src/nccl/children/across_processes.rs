@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::call::Call;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::connect::Promised;
@@ -12,7 +13,6 @@ use crate::nccl::validate::over_exchange::{OverExchange, RoundState};
 use crate::nccl::validate::regroup::{Place, Plan};
 use crate::nccl::validate::regroup_over_exchange::Progress;
 use crate::nccl::validate::signature::Signature;
-use crate::nccl::wait::call::Call;
 use crate::nccl::wait::comparison::Comparison;
 
 /// How long one look into the store takes.

@@ -11,6 +11,7 @@ use super::split::{Ask, settle};
 #[cfg(nccl_ge_2_28_7)]
 use super::split::{asked_of_nccl, wanted};
 use super::{across_processes, failed};
+use crate::call::Call;
 use crate::cuda::restoring;
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
@@ -32,7 +33,6 @@ use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::regroup::{self, Awaited, Plan, Step};
 use crate::nccl::validate::split::Choice;
-use crate::nccl::wait::call::Call;
 use crate::nccl::wait::comparison::Comparison;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all_to_divide;

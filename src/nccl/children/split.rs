@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::child_config::ChildConfig;
 use super::failed;
+use crate::call::Call;
 use crate::cuda::{Worker, restoring};
 use crate::error::{Error, Result};
 use crate::known_bugs;
@@ -19,7 +20,6 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::validate::split::Choice;
-use crate::nccl::wait::call::Call;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all;
 use crate::sys;

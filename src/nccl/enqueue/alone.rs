@@ -10,12 +10,12 @@
 //! was used on. What is not captured waits on the host for the launches before: what NCCL's proxies do for it they would begin at
 //! once, and what they do for a launch only when that has begun.
 
+use crate::call::Call;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::launch::in_process::in_vain;
-use crate::nccl::wait::call::Call;
 
 /// How much of a communicator is captured, as it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::ptr;
 
 use super::alone;
 use super::submit;
+use crate::call::Call;
 use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
 use crate::element::ElementKind;
@@ -134,6 +135,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         let reason = "all ranks call `prepare_one_sided` first, together: NCCL has them meet there";
         return Err(Error::InvalidUsage { operation, reason: reason.into() });
     }
+    let _call = Call::begin();
     stream.make_room(what.cost(), operation, inner.timeout(), || inner.refusal(operation))?;
     let (mut guard, handle) = inner.enter(operation)?;
     if inner.graphs.are_alone() {

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::captured::{Captured, OPERATION, Part};
 use super::submit::{failed, outside_of_groups};
+use crate::call::Call;
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
@@ -25,6 +26,7 @@ impl Party for Captured {
     fn launch(&self, stream: &Stream, launch: &mut dyn Launch) -> Result<()> {
         outside_of_groups(OPERATION)?;
         let parts = self.parts();
+        let _call = Call::begin();
         stream.make_room(launch.cost(), OPERATION, self.timeout(), || self.refusal())?;
         let launched = {
             let mut entered = LockedAll::new();

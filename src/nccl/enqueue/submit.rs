@@ -12,6 +12,7 @@ use super::launch::Member;
 use super::parts;
 use super::parts::Parts;
 use super::{itself, weight};
+use crate::call::Call as Waits;
 use crate::cuda::{LAUNCH, Origins, outside_of_lending, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -75,6 +76,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     let inner = call.comm;
     itself::check_alone(call)?;
     captured::check(call)?;
+    let _waits = Waits::begin();
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
     let (mut guard, handle) = inner.enter(call.operation)?;
     captured::settle(call)?;
@@ -145,6 +147,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     let costs = weight::costs(calls);
     let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
     let parts = if fits && !parts::is_shared(&inners) { None } else { Some(Parts::of(calls, &inners)) };
+    let waits = Waits::begin();
     for (call, cost) in &costs {
         // What goes in parts makes room for each of them.
         let cost = if fits { *cost } else { LAUNCH };
@@ -169,6 +172,8 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
                 }
                 false => (Besides::new(), Promised::default()),
             };
+            // Each part may wait for room as long as a call of its own.
+            drop(waits);
             match &parts {
                 None if first.stream.records() => {
                     connect_ahead(calls, &mut members, &besides)?;

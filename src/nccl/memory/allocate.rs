@@ -13,6 +13,7 @@ use super::register;
 use super::retire;
 #[cfg(nccl_ge_2_27)]
 use super::retire::Member;
+use crate::call::Call;
 use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
@@ -29,7 +30,6 @@ use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::signature::Signature;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::validate::validator::Validator;
-use crate::nccl::wait::call::Call;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::entry::{Entered, enter_all};
 #[cfg(nccl_ge_2_27)]

@@ -88,6 +88,7 @@ mod shown {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::call::Call;
     use crate::cuda::{restoring, undisturbing};
     use crate::nccl::memory::pages;
     use crate::nccl::memory::retire;
@@ -95,7 +96,6 @@ mod shown {
     use crate::nccl::rank::windows::{Handle, NOWHERE};
     use crate::nccl::raw::check;
     use crate::nccl::validate::signature::{REGISTERED, Signature};
-    use crate::nccl::wait::call::Call;
     use crate::nccl::wait::entry::enter_all;
     use crate::sys;
     use crate::version::{Version, running_nccl};

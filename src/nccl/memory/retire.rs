@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::call::Call;
 use crate::cuda::Worker;
 use crate::error::Result;
 use crate::nccl::enqueue::connect::Promised;
@@ -15,7 +16,6 @@ use crate::nccl::lifecycle::{reclaim, release};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Dropped;
 use crate::nccl::validate::signature::Signature;
-use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::Entered;
 use crate::sys;
 

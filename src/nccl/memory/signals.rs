@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::retire;
 use super::retire::Member;
+use crate::call::Call;
 use crate::cuda::{LAUNCH, Stream, restoring, undisturbing};
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
@@ -15,7 +16,6 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::signature::Signature;
-use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::{begin_visits, enter_all};
 use crate::sys;
 use crate::version::{self, Version};
@@ -42,11 +42,11 @@ pub(crate) fn prepare(operation: &'static str, members: &[&Arc<Inner>], streams:
             return Err(Error::Unsupported { operation, needs });
         }
     }
+    let _call = Call::begin();
     for (inner, stream) in members.iter().zip(streams) {
         stream.make_room(4 * LAUNCH, operation, inner.timeout(), || inner.refusal(operation))?;
     }
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let _call = Call::begin();
     // Before the other ranks wait for this one; and under the locks.
     settle(operation, &refs)?;
     let mut approaching = retire::approach(members, operation)?;

@@ -1,10 +1,10 @@
 //! What NCCL counts of the memory of a communicator.
 
+use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::wait::call::Call;
 use crate::nccl::wait::entry::busy;
 use crate::sys;
 use crate::sys::ncclCommMemStat_t;

@@ -69,6 +69,7 @@ use shown::make;
 #[cfg(nccl_ge_2_27)]
 mod shown {
     use super::*;
+    use crate::call::Call;
     use crate::cuda::{Worker, restoring, vmm};
     use crate::known_bugs::ENDLESS_WINDOWS;
     use crate::nccl::memory::pages::{self, Mapped};
@@ -78,7 +79,6 @@ mod shown {
     use crate::nccl::rank::gate::Locked;
     use crate::nccl::rank::guarded::Guarded;
     use crate::nccl::validate::signature::{Extent, Signature};
-    use crate::nccl::wait::call::Call;
     use crate::nccl::wait::entry::enter_all;
     use crate::version::{Version, running_nccl};
 

@@ -1,7 +1,7 @@
 //! The way to a communicator, and waiting for another thread that is at it.
 
-use super::call::Call;
 use super::pending;
+use crate::call::Call;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::rank::gate::{Locked, LockedAll};

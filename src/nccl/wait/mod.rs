@@ -1,6 +1,5 @@
 //! Waiting for other ranks, and saying for what.
 
-pub(crate) mod call;
 pub(crate) mod comparison;
 pub(crate) mod departure;
 pub(crate) mod entry;

@@ -1,7 +1,7 @@
 //! A wait for other ranks of a clique, by a thread that holds the locks of its communicators.
 
-use super::call::Call;
 use super::comparison::Comparison;
+use crate::call::Call;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;

@@ -1,4 +1,4 @@
-//! Calls that wait for several things in turn, and have one deadline for all of that.
+//! Calls that wait for several things in turn, such as room on a stream, a lock and other ranks, and have one deadline for all of that.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
