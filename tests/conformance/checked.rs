@@ -37,6 +37,7 @@ fn child() {
         ("one aborts", checked_ends::one_aborts),
         ("one dies behind a message", checked_ends::one_dies_behind_a_message),
         ("others go on", checked_ends::others_go_on),
+        ("one is short", checked_ends::one_is_short),
         ("by an id", checked_ends::not_over_an_exchange),
         #[cfg(nccl_ge_2_28_7)]
         ("one differs, made", checked_made::one_differs),

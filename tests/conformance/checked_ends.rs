@@ -6,8 +6,9 @@ use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId};
 
 use crate::checked::{CASE, Job, PATIENT, address, begin, end_of, exchange, said};
+use crate::split::sum;
 use crate::support::process::{Finished, Role, all_succeed};
-use crate::support::{assert_names, rank_counts, slower, still_works, watched};
+use crate::support::{assert_names, rank_counts, skip, slower, still_works, watched};
 
 /// The last rank does nothing, or is killed.
 pub fn one_is_missing(role: Role) {
@@ -265,6 +266,46 @@ fn others_are_told_of_an_abort() {
     watched(60.0, || {
         for ranks in rank_counts(&[2, 3]) {
             Job::start("one aborts", ranks, "", &[]).succeed();
+        }
+    });
+}
+
+/// More than half of a device.
+const LARGE: usize = 40 << 20;
+
+/// The last rank is short of memory: all get the error, and go on.
+pub fn one_is_short(role: Role) {
+    let exchange = exchange(&role);
+    let comm = begin(&role, &exchange, true).unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    let last = role.size - 1;
+    let hog = (role.rank == last).then(|| DeviceBuffer::<u8>::zeroed(&stream, LARGE).unwrap());
+    let start = Instant::now();
+    for _ in 0..3 {
+        let error = comm.alloc::<u8>(&stream, LARGE).expect_err("no memory on one rank");
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+        let place = if role.rank == last { comm.device().to_string() } else { format!("the device of rank {last}") };
+        assert_names(&error, &[&LARGE.to_string(), &place]);
+        sum(&comm, &stream).unwrap();
+    }
+    assert!(start.elapsed() < slower(PATIENT / 4.0), "{:?}", start.elapsed());
+    drop(hog);
+    stream.synchronize().unwrap();
+    let mut memory = comm.alloc::<u8>(&stream, LARGE).unwrap();
+    comm.broadcast(InPlace(memory.slice_mut(LARGE - 10..)), 0, &stream).unwrap();
+    drop(memory);
+    exchange.barrier().unwrap();
+    comm.close(slower(PATIENT)).unwrap();
+}
+
+#[test]
+fn all_are_told_that_one_is_short_of_memory() {
+    watched(60.0, || {
+        if gpucomm::backend() != gpucomm::Backend::Emulator {
+            return skip("devices with little memory: only the emulator has some");
+        }
+        for ranks in rank_counts(&[2, 3]) {
+            Job::start("one is short", ranks, "", &[("GPUCOMM_EMULATOR_MEMORY", "64M")]).succeed();
         }
     });
 }

@@ -395,3 +395,40 @@ fn what_comes_after_a_timeout() {
         }
     });
 }
+
+/// No time, hardly any, and more than there is: each is a time like others, for whatever takes one.
+#[test]
+fn times_of_every_length() {
+    watched(120.0, || {
+        for ranks in rank_counts(&[2]) {
+            let devices = &places()[..ranks];
+            for time in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
+                let is_long = time > Duration::from_secs(1);
+                // Where there is no time, what takes none may be done all the same.
+                let fits = |what: &str, result: Result<()>| match result {
+                    Err(error) if is_long => panic!("{what}, {time:?}: {error}"),
+                    Err(error) => assert!(matches!(error, Error::Timeout { .. }), "{what}, {time:?}: {error:?}"),
+                    Ok(()) => {}
+                };
+                quick(slower(5.0), || fits("init_all", Clique::init_all_with(devices, &options(time)).map(drop)));
+                let clique = Clique::init_all(devices).unwrap();
+                clique.ranks().iter().for_each(|comm| comm.set_timeout(time));
+                let steps = clique.spmd(|comm| {
+                    let stream = Stream::new(comm.device())?;
+                    let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5])?;
+                    comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+                    stream.wait(time)
+                });
+                // Another rank may have ended first.
+                match steps {
+                    Err(Error::Aborted { .. }) if !is_long => {}
+                    steps => fits("all_reduce", steps.map(drop)),
+                }
+                quick(slower(5.0), || drop(clique));
+                let clique = Clique::init_all(devices).unwrap();
+                quick(slower(5.0), || fits("close", clique.close(time)));
+            }
+            still_works(ranks);
+        }
+    });
+}

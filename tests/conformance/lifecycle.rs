@@ -8,7 +8,9 @@ use gpucomm::cuda::Event;
 use gpucomm::nccl::AbortOutcome;
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Stream, UniqueId};
 
-use crate::support::{Rig, places, quick, rank_counts, slower, still_works, watched};
+use crate::split::sum;
+use crate::starts::holdings;
+use crate::support::{Rig, is_thorough, places, quick, rank_counts, slower, still_works, watched};
 
 /// Every order of `len` things.
 fn orders(len: usize) -> Vec<Vec<usize>> {
@@ -268,6 +270,50 @@ fn a_rank_that_has_windows_is_aborted_after_another_was_closed() {
                 }
             });
             still_works(ranks);
+        }
+    });
+}
+
+/// Bytes of memory that this process has resident, without what it shares with others: devices of the emulator are such memory.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: Vec<usize> = text.split_whitespace().map(|pages| pages.parse().unwrap()).collect();
+    (pages[1] - pages[2]) * 4096
+}
+
+/// Cliques and their parts that come and go leave no files, threads or memory behind.
+#[test]
+fn nothing_grows() {
+    watched(200.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rounds = |count: usize| {
+                for round in 0..count {
+                    let clique = Clique::init_all(&places()[..ranks]).unwrap();
+                    let used = clique.spmd(|comm| {
+                        let stream = Stream::new(comm.device())?;
+                        let mut x = comm.alloc_from(&stream, &[1.0f32; 5000])?;
+                        comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+                        let part = comm.split(Some(0), comm.rank())?.expect("a part");
+                        sum(&part, &stream)?;
+                        x.to_vec(&stream).map(drop)
+                    });
+                    used.unwrap();
+                    match round % 3 {
+                        0 => clique.close(slower(10.0)).unwrap(),
+                        1 => drop(clique),
+                        _ => drop(clique.abort("the test aborts")),
+                    }
+                }
+            };
+            rounds(30);
+            let (before, memory) = (holdings(|_| true), resident());
+            let count = if is_thorough() { 1000 } else { 100 };
+            rounds(count);
+            let after = holdings(|now| now.0 <= before.0 && now.1 <= before.1);
+            assert!(after.0 <= before.0 && after.1 <= before.1, "files and threads: {before:?}, then {after:?}");
+            let grown = resident().saturating_sub(memory);
+            println!("{before:?} {after:?}: {memory} bytes, then {grown} more");
+            assert!(grown < 2 << 20, "{grown} bytes in {count} rounds, after {memory}");
         }
     });
 }

@@ -34,6 +34,7 @@ mod collectives;
 mod config;
 mod dead_peers;
 mod deadlines;
+mod deaths;
 mod departures;
 mod depth;
 mod determinism;
@@ -47,6 +48,7 @@ mod emulator_settings;
 mod encryption;
 mod ends;
 mod environment;
+mod exits;
 mod failures;
 mod faults;
 #[cfg(all(feature = "float8", nccl_ge_2_24))]
@@ -76,6 +78,7 @@ mod grow;
 #[cfg(nccl_ge_2_29)]
 mod grow_ends;
 mod handover;
+mod ids;
 mod kept_streams;
 mod kinds;
 mod large_groups;

@@ -331,3 +331,41 @@ fn windows_go_when_nothing_is_on_its_way() {
         }
     });
 }
+
+/// A window and its memory that are forgotten while puts into them are on their way: nothing is taken away, and all ends well.
+#[test]
+fn windows_that_are_forgotten() {
+    with_one_sided(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                comm.prepare_one_sided(stream)?;
+                let peer = 1 - comm.rank();
+                for round in 0..4 {
+                    let source = comm.alloc_from(stream, &values(comm.rank(), round, 20_000))?;
+                    let inbox = gpucomm::nccl::alloc::<u32>(stream, 20 * PAGE)?;
+                    let window = comm.window(&inbox)?;
+                    let (open, opened) = std::sync::mpsc::channel::<()>();
+                    stream.launch_host(move || drop(opened.recv_timeout(slower(30.0))))?;
+                    comm.put_signal(&source, peer, window.at(0), stream)?;
+                    std::mem::forget(source);
+                    match round % 2 {
+                        0 => std::mem::forget((window, inbox)),
+                        _ => {
+                            std::mem::forget(window);
+                            drop(inbox);
+                        }
+                    }
+                    // The others have forgotten theirs, too.
+                    comm.reclaim()?;
+                    drop(open);
+                    comm.wait_signal(&[(peer, 1)], stream)?;
+                    stream.synchronize()?;
+                }
+                comm.reclaim()
+            });
+            rig.close();
+            still_works(ranks);
+        }
+    });
+}

@@ -1,12 +1,17 @@
 //! Starts that are asked how they stand, waited for, awaited and given up.
 
-use std::sync::Barrier;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::{InitOptions, PendingCommunicator};
 use gpucomm::{Clique, Communicator, Device, Error, Result, Stream, UniqueId};
 
 use crate::split::sum;
+use crate::starts::holdings;
 use crate::support::block_on::block_on;
 use crate::support::process::{Role, all_succeed, spawn};
 use crate::support::{assert_argument, assert_names, places, quick, rank_counts, slower, still_works, watched};
@@ -219,5 +224,65 @@ fn nonsense_is_refused_at_once() {
         let id = UniqueId::new().unwrap();
         assert_argument(begin(2, 2, &id, 1.0), "begin_rank", "a rank below 2", "2");
         assert_argument(begin(0, 0, &id, 1.0), "begin_rank", "1 to", "0");
+    });
+}
+
+/// The thread of a start that was given up stays inside NCCL until the other ranks have come, and goes then.
+#[test]
+fn starts_that_are_dropped_leave_no_threads() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let give_up = || {
+                let id = UniqueId::new().unwrap();
+                (0..ranks).for_each(|rank| drop(begin(rank, ranks, &id, 3600.0).unwrap()));
+            };
+            give_up();
+            let (_, before) = holdings(|_| true);
+            (0..30).for_each(|_| give_up());
+            let (_, after) = holdings(|(_, threads)| threads <= before);
+            assert!(after <= before, "{before} threads, then {after}");
+            still_works(ranks);
+        }
+    });
+}
+
+/// Counts how often it was woken.
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// The last waker is woken, and no other; what has been told once is not told again.
+#[test]
+fn polled_with_one_waker_and_then_another() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let id = UniqueId::new().unwrap();
+            let mut pending = begin(0, ranks, &id, 30.0).unwrap();
+            let counts = [(); 2].map(|()| Arc::new(Count(AtomicUsize::new(0))));
+            for count in &counts {
+                let waker = Waker::from(Arc::clone(count));
+                assert!(Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending());
+            }
+            let other = begin(1, ranks, &id, 30.0).unwrap().wait().unwrap();
+            let start = Instant::now();
+            while counts[1].0.load(Ordering::SeqCst) == 0 {
+                assert!(start.elapsed() < slower(10.0), "nobody is woken");
+                std::thread::yield_now();
+            }
+            assert_eq!(counts[0].0.load(Ordering::SeqCst), 0);
+            let mut context = Context::from_waker(Waker::noop());
+            let Poll::Ready(first) = Pin::new(&mut pending).poll(&mut context) else { panic!("it is not over") };
+            let comms = [first.unwrap(), other];
+            let Poll::Ready(again) = Pin::new(&mut pending).poll(&mut context) else { panic!("it waits") };
+            assert_names(&again.map(drop).unwrap_err(), &["begin_rank", "was told already"]);
+            assert!(pending.is_over());
+            assert_names(&pending.wait().map(drop).unwrap_err(), &["begin_rank", "was told already"]);
+            all_work(&comms);
+            gpucomm::nccl::close_all(comms, slower(10.0)).into_iter().for_each(|end| end.unwrap());
+        }
     });
 }

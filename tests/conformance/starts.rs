@@ -27,7 +27,7 @@ fn child() {
 }
 
 /// Files and threads of this process, once they stay the same, and are `few`: what has ended may take a while to go.
-fn holdings(few: impl Fn((usize, usize)) -> bool) -> (usize, usize) {
+pub fn holdings(few: impl Fn((usize, usize)) -> bool) -> (usize, usize) {
     let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).expect(what).count();
     let start = Instant::now();
     let mut last = (0, 0);

@@ -1,0 +1,370 @@
+//! A rank that dies, or stops, at its nth use of the store while all ranks start, recover, shrink or grow: the others do not wait longer
+//! than they have to, and go on together without it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gpucomm::exchange::{Directory, Exchange, Store, Swap};
+use gpucomm::nccl::InitOptions;
+use gpucomm::{Communicator, Error, Result, Stream, UniqueId};
+
+use crate::split::{gathered, sum};
+use crate::support::process::{Child, Role, spawn};
+use crate::support::random::rng;
+use crate::support::{is_thorough, rank_counts, slower, watched};
+
+const CHILD: &str = "deaths::child";
+
+/// Where the ranks meet.
+const PLACE: &str = "GPUCOMM_TEST_PLACE";
+/// What they do meanwhile, which rank it is, how it ends, and at which use: separated by spaces.
+const CASE: &str = "GPUCOMM_TEST_CASE";
+
+/// What the victim does at that use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// It ends, which the store tells.
+    Dies,
+    /// It stops, and is alive as far as the store knows.
+    Stops,
+}
+
+impl How {
+    /// How long ranks wait for each other in the exchange, which tells deaths long before.
+    fn patience(self) -> Duration {
+        slower(if self == Self::Dies { 60.0 } else { 6.0 })
+    }
+
+    /// How long calls of a communicator take.
+    fn timeout(self) -> Duration {
+        slower(if self == Self::Dies { 60.0 } else { 1.5 })
+    }
+
+    /// How long the others take at most: a few timeouts one after the other where nobody tells them.
+    fn limit(self) -> Duration {
+        slower(if self == Self::Dies { 15.0 } else { 40.0 })
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    scenario: String,
+    victim: usize,
+    how: How,
+    nth: usize,
+}
+
+impl Case {
+    fn of_this_process() -> Self {
+        let text = std::env::var(CASE).expect(CASE);
+        let words: Vec<_> = text.split(' ').collect();
+        let [scenario, victim, how, nth] = words[..] else { panic!("{text}") };
+        let how = if how == "Dies" { How::Dies } else { How::Stops };
+        Self { scenario: scenario.to_owned(), victim: victim.parse().unwrap(), how, nth: nth.parse().unwrap() }
+    }
+
+    fn text(&self) -> String {
+        format!("{} {} {:?} {}", self.scenario, self.victim, self.how, self.nth)
+    }
+}
+
+/// A store whose user ends at a use of it, once it is armed.
+struct Deadly {
+    store: Directory,
+    how: How,
+    /// How many uses are left; none where it is not armed.
+    left: Arc<AtomicUsize>,
+}
+
+impl Deadly {
+    fn used(&self) {
+        let last = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)) == Ok(1);
+        match self.how {
+            _ if !last => {}
+            // SAFETY: ends this process at once.
+            How::Dies => unsafe { libc::_exit(7) },
+            // SAFETY: stops this process, until it is killed.
+            How::Stops => drop(unsafe { libc::raise(libc::SIGSTOP) }),
+        }
+    }
+}
+
+impl Store for Deadly {
+    fn rank(&self) -> usize {
+        self.store.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.store.size()
+    }
+
+    fn id(&self) -> u64 {
+        self.store.id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        self.used();
+        self.store.set(key, value, within)
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        self.used();
+        self.store.get(keys, within)
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        self.used();
+        self.store.add(key, by, within)
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        self.used();
+        self.store.compare_and_set(key, expected, value, within)
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        self.used();
+        self.store.delete(key, within)
+    }
+
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        self.used();
+        self.store.clear(prefix, within)
+    }
+
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        self.store.ended(ids, within)
+    }
+}
+
+/// One rank of a case.
+struct Rank {
+    role: Role,
+    case: Case,
+    left: Arc<AtomicUsize>,
+    exchange: Exchange,
+}
+
+impl Rank {
+    fn begin(role: Role) -> Result<Self> {
+        let (case, left) = (Case::of_this_process(), Arc::new(AtomicUsize::new(0)));
+        gpucomm::set_default_timeout(case.how.timeout());
+        let store = Directory::open(std::env::var(PLACE).expect(PLACE), role.rank, role.size)?;
+        let store = Deadly { store, how: case.how, left: Arc::clone(&left) };
+        let exchange = Exchange::join_within(store, slower(40.0))?.within(case.how.patience());
+        exchange.barrier()?;
+        Ok(Self { role, case, left, exchange })
+    }
+
+    /// From now on the uses of the store count.
+    fn arm(&self) {
+        if self.role.rank == self.case.victim {
+            self.left.store(self.case.nth, Ordering::Release);
+        }
+    }
+
+    fn start(&self, exchange: &Exchange, checked: bool) -> Result<Communicator> {
+        let options = InitOptions { checked, timeout: self.case.how.timeout(), ..InitOptions::default() };
+        // SAFETY: all ranks run this program.
+        unsafe { Communicator::init_rank_over(self.role.device()?, exchange, &options) }
+    }
+
+    /// What happens while the victim ends: the communicator with which the others go on, if there is one, and its exchange.
+    fn act(&self) -> Result<(Communicator, Exchange)> {
+        let (exchange, stream) = (&self.exchange, Stream::new(self.role.device()?)?);
+        match &*self.case.scenario {
+            "init" => {
+                self.arm();
+                Ok((self.start(exchange, false)?, exchange.clone()))
+            }
+            "recover" => {
+                let comm = self.start(exchange, false)?;
+                sum(&comm, &stream)?;
+                self.arm();
+                let recovered = comm.recover(exchange).expect("the others recover");
+                Ok((recovered.comm, recovered.exchange))
+            }
+            "shrink" => {
+                let comm = self.start(exchange, true)?;
+                sum(&comm, &stream)?;
+                exchange.barrier()?;
+                self.arm();
+                if self.role.rank > 0 {
+                    comm.shrink(&[0])?.close(self.case.how.timeout())?;
+                }
+                sum(&comm, &stream)?;
+                Ok((comm, exchange.clone()))
+            }
+            "grow" => {
+                let before: Vec<_> = (0..self.role.size - 1).collect();
+                let old = match self.role.rank {
+                    rank if rank < before.len() => Some(self.start(&exchange.subset(&before)?, false)?),
+                    _ => None,
+                };
+                exchange.barrier()?;
+                self.arm();
+                let options = InitOptions { timeout: self.case.how.timeout(), ..InitOptions::default() };
+                let grown = match &old {
+                    Some(old) => old.grow_over(exchange)?,
+                    // SAFETY: all ranks run this program.
+                    None => unsafe { Communicator::join_over(self.role.device()?, exchange, &options)? },
+                };
+                Ok((grown, exchange.clone()))
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Which ranks are together: all that have computed something with each other.
+    fn together(&self, comm: &Communicator, exchange: &Exchange) -> Result<Vec<usize>> {
+        // Nobody tells of a death in the middle of operations.
+        comm.set_timeout(slower(1.5));
+        let ranks = gathered(comm, &Stream::new(comm.device())?, self.role.rank)?;
+        exchange.barrier()?;
+        Ok(ranks)
+    }
+
+    /// What those that are left go on with: by a recovery where all have recovered before, else by a start of their own.
+    fn go_on(&self, made: Option<Communicator>, exchange: &Exchange) -> (Result<Communicator>, Exchange) {
+        if self.case.scenario == "recover" {
+            let recovered = made.expect("what was recovered").recover(exchange).expect("the others recover");
+            return (Ok(recovered.comm), recovered.exchange);
+        }
+        drop(made);
+        let rest = exchange.survivors().expect("those that are left");
+        let options = InitOptions { timeout: self.case.how.timeout(), ..InitOptions::default() };
+        let start = |id: UniqueId| {
+            // SAFETY: all ranks run this program.
+            unsafe { Communicator::init_rank_with(self.role.device()?, rest.size(), &id, rest.rank(), &options) }
+        };
+        (UniqueId::shared(&rest).and_then(start), rest)
+    }
+}
+
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    let Some(role) = Role::of_this_process("dies") else { return };
+    let rank = Rank::begin(role).unwrap();
+    let (mut made, mut exchange) = match rank.act() {
+        Ok((comm, exchange)) => (Ok(comm), exchange),
+        Err(error) => (Err(error), rank.exchange.clone()),
+    };
+    for attempt in 0.. {
+        let (comm, error) = match made {
+            Ok(comm) => match rank.together(&comm, &exchange) {
+                Ok(ranks) => {
+                    println!("together: {ranks:?}");
+                    let _ = comm.close(slower(1.0));
+                    return;
+                }
+                Err(error) => (Some(comm), error),
+            },
+            Err(error) => (None, error),
+        };
+        println!("attempt {attempt}: {error}");
+        let is_known = matches!(
+            error,
+            Error::Gone { .. }
+                | Error::Timeout { .. }
+                | Error::Aborted { .. }
+                | Error::Exchange { .. }
+                | Error::Nccl { .. }
+        );
+        assert!(is_known && attempt < 3, "{error:?}");
+        (made, exchange) = rank.go_on(comm, &exchange);
+    }
+}
+
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn check(case: &Case, size: usize) {
+    let name = format!("gpucomm-deaths-{}-{:x}", std::process::id(), fastrand::u64(..));
+    let place = Place(std::env::temp_dir().join(name));
+    let (text, id) = (case.text(), UniqueId::from_bytes([0; UniqueId::BYTES]));
+    let env = [(PLACE, place.0.to_str().expect("a path in UTF-8")), (CASE, &*text)];
+    let start = Instant::now();
+    let mut others: Vec<_> = (0..size).map(|rank| spawn(CHILD, "dies", (rank, size), &id, &env)).collect();
+    // It goes when the others are done: a stopped one, too.
+    let victim: Child = others.remove(case.victim);
+    let together: Vec<_> = others
+        .into_iter()
+        .map(|child| {
+            let end = child.finish(case.how.limit().saturating_sub(start.elapsed()));
+            assert!(end.status.success(), "{case:?}: {}: {}\n{}", end.what, end.status, end.text);
+            let told = end.text.lines().find_map(|line| Some(line.split_once("together: ")?.1.to_owned()));
+            told.unwrap_or_else(|| panic!("{case:?}: {}", end.text))
+        })
+        .collect();
+    drop(victim);
+    let all: Vec<_> = (0..size).collect();
+    let rest: Vec<_> = (0..size).filter(|rank| *rank != case.victim).collect();
+    let is_right = |told: &String| *told == format!("{rest:?}") || *told == format!("{all:?}");
+    assert!(together.iter().all(|told| is_right(told) && *told == together[0]), "{case:?}: {together:?}");
+    println!("{case:?}: {:?}: {}", start.elapsed(), together[0]);
+}
+
+/// More uses than any of this takes.
+const USES: usize = 30;
+
+/// One case that is drawn from the seed, or all of them. A stop costs the patience of the others, so none is drawn.
+fn sweep(scenario: &str, how: How) {
+    let scenario = scenario.to_owned();
+    watched(USES as f64 * 3.0 * 30.0, move || {
+        for size in rank_counts(&[3]) {
+            let mut rng = rng(&format!("{scenario} {how:?}"));
+            let cases = match (is_thorough(), how) {
+                (true, _) => (0..size).flat_map(|victim| (1..=USES).map(move |nth| (victim, nth))).collect(),
+                (false, How::Dies) => vec![(rng.usize(..size), rng.usize(1..=USES / 2))],
+                (false, How::Stops) => Vec::new(),
+            };
+            for (victim, nth) in cases {
+                check(&Case { scenario: scenario.clone(), victim, how, nth }, size);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_death_in_a_start() {
+    sweep("init", How::Dies);
+}
+
+#[test]
+fn a_death_in_a_recovery() {
+    sweep("recover", How::Dies);
+}
+
+#[test]
+fn a_death_in_a_shrink() {
+    sweep("shrink", How::Dies);
+}
+
+#[cfg(nccl_ge_2_29)]
+#[test]
+fn a_death_in_a_grow() {
+    crate::support::newer::since(crate::grow::FIRST, 2700.0, || sweep("grow", How::Dies));
+}
+
+#[test]
+fn a_stop_in_a_start() {
+    sweep("init", How::Stops);
+}
+
+#[test]
+fn a_stop_in_a_recovery() {
+    sweep("recover", How::Stops);
+}
+
+#[test]
+fn a_stop_in_a_shrink() {
+    sweep("shrink", How::Stops);
+}
