@@ -1,4 +1,5 @@
-//! A process a rank, which compare over an exchange what they do: right programs, and programs in which one rank does one thing otherwise.
+//! A process a rank, which compare over an exchange what they do: right programs, programs in which one rank does one thing
+//! otherwise, and programs in which one rank is lost.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use gpucomm::{Communicator, Error};
 
 use crate::cliques::{PATIENT, config};
 use crate::disagree;
+use crate::lost::{self, Loss};
 use crate::process::{Role, all_succeed};
 use crate::processes;
 use crate::program::Program;
@@ -18,9 +20,10 @@ use crate::rank::Rank;
 use crate::settings::{Batch, Run, slower};
 use crate::watch::{self, say};
 
-/// The role of ranks whose programs are right, and of ranks one of which differs.
+/// The roles of ranks whose programs are right, of ranks one of which differs, and of ranks one of which is lost.
 const RIGHT: &str = "checked";
 const DIFFERS: &str = "checked, one differs";
+const LOST: &str = "checked, one is lost";
 
 /// In the environment of a rank: the directory in which all meet.
 const PLACE: &str = "GPUCOMM_RANDOM_PLACE";
@@ -33,16 +36,24 @@ const SHORT: Duration = Duration::from_secs(2);
 
 pub fn run() {
     let mut run = Run::begin("checked", 30, 1, PATIENT);
-    let (mut ways, mut slowest) = (BTreeMap::<&str, u64>::new(), Duration::ZERO);
+    let (mut ways, mut losses, mut slowest) = (BTreeMap::<&str, u64>::new(), BTreeMap::new(), Duration::ZERO);
     let mut round = 0;
     while let Some(batch) = run.batch(if round % 3 == 0 { PROGRAMS } else { 1 }) {
-        let right = round % 3 == 0;
+        let (right, lost) = (round % 3 == 0, round % 3 == 2);
         round += 1;
         let repeat = batch.repeat(batch.first + batch.seeds - 1);
         let place = Place::new();
         let start = |role| processes::start_in(&batch, role, &[(PLACE, place.0.to_str().expect("a path"))]);
         if batch.ranks == 1 || right {
             all_succeed(start(RIGHT), slower(2 * PATIENT));
+            continue;
+        }
+        if lost {
+            let loss = Loss::draw(&batch);
+            say(&format!("{loss:?}: {repeat}"));
+            loss.finish(start(LOST));
+            *losses.entry(loss.way).or_insert(0) += 1;
+            watch::moved();
             continue;
         }
         let deviant = disagree::draw(&Program::draw(&batch, batch.first, true), &batch);
@@ -56,6 +67,7 @@ pub fn run() {
         watch::moved();
     }
     say(&format!("checked: one rank differed in {ways:?}, all of it took {slowest:.1?} at most"));
+    say(&format!("checked: one rank was lost: {losses:?}"));
 }
 
 /// A directory, for as long as this lives.
@@ -85,10 +97,13 @@ pub fn child() {
     if let Some(role) = Role::of_this_process(DIFFERS) {
         differs(&role);
     }
+    if let Some(role) = Role::of_this_process(LOST) {
+        lost::child(&role);
+    }
 }
 
 /// The communicator of a rank, and what it compares over.
-fn joined(role: &Role, batch: &Batch) -> (Communicator, Exchange) {
+pub fn joined(role: &Role, batch: &Batch) -> (Communicator, Exchange) {
     let place = std::env::var(PLACE).expect(PLACE);
     let exchange = Exchange::join(Directory::open(place, role.rank, role.size).expect("a store")).expect("an exchange");
     let options = InitOptions { timeout: gpucomm::default_timeout(), config: config(batch), checked: true };

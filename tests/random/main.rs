@@ -47,6 +47,7 @@ mod gate;
 mod generator;
 mod issue;
 mod layout;
+mod lost;
 mod meet;
 mod message;
 mod model;

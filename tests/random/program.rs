@@ -67,7 +67,8 @@ impl Program {
         all_here(&rank, 5)
     }
 
-    fn run_steps(
+    /// Runs it as one rank, by `run` for each step.
+    pub fn run_steps(
         &self,
         rank: &mut Rank<'_>,
         run: impl Fn(usize, &dyn Step, &mut Rank<'_>) -> Result<()>,

@@ -1,5 +1,5 @@
-//! Files of a directory that ranks share: regular files up to a limit, locks, and the files of
-//! keys.
+//! Files of a directory that ranks share: regular files up to a limit, locks, second names, and the
+//! files of keys.
 //!
 //! Each part of a key between its slashes is a directory, and the last part is a file, so that all
 //! keys below a prefix can be removed together. The name of a file begins with `=`, the name of a
@@ -76,6 +76,27 @@ pub(super) fn lock(operation: &'static str, path: &Path, deadline: &Deadline) ->
         Ok(same.then_some(file))
     })?;
     locked.ok_or_else(|| deadline.error(operation, format!("another process keeps the lock {}", path.display())))
+}
+
+/// Gives a file a second name, unless another file has that. Says whether it has it now; `None` where
+/// the file system has no hard links.
+pub(super) fn link(file: &Path, name: &Path) -> io::Result<Option<bool>> {
+    match std::fs::hard_link(file, name) {
+        Ok(()) => Ok(Some(true)),
+        // Over NFS, also where an answer was lost.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Some(is_one(file, name)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether two names are of one file.
+fn is_one(file: &Path, name: &Path) -> io::Result<bool> {
+    let of = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    match of(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => Ok(found? == of(file)?),
+    }
 }
 
 /// The name of a part of a key: letters, digits, `-` and `_` as they are, and any other byte as `%`
