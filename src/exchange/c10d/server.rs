@@ -365,7 +365,7 @@ mod tests {
             }
         });
         until(&mut server, |server| server.behind() > 0);
-        let (mut most, start) = (0, Instant::now());
+        let mut most = 0;
         for _ in 0..400 {
             turn(&mut server);
             most = most.max(server.held());
@@ -373,7 +373,6 @@ mod tests {
         }
         // What is read at once, and the query that had not come whole before.
         assert!(most <= (4 << 20) + (128 << 10), "{most} bytes are held");
-        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
         drop(server);
         writer.join().unwrap();
     }

@@ -341,8 +341,7 @@ mod place_tests {
     #[test]
     fn what_was_left_behind_is_passed_over() {
         let name = name("left");
-        let (id, written) = open_place::<Bare>(&name).expect("a place");
-        std::mem::forget(written);
+        let (id, _) = open_place::<Bare>(&name).expect("a place");
         let [words @ .., _] = id.words();
         // As of a process of that number that was born at another time, and has ended.
         let gone = [words[0], words[1] & !0xffff_ffff | u64::from(u32::MAX), words[2] ^ 2, 7];
