@@ -245,3 +245,25 @@ fn a_split_that_fails_where_there_is_no_part_is_a_violation() {
         rank.abort();
     });
 }
+
+/// Also for what has not begun, behind other work.
+#[test]
+fn a_revoke_waits_for_what_was_launched() {
+    alone!();
+    spmd(2, |rank| {
+        rank.connect();
+        let buffer = Buffer::new(&[1.0; 4]);
+        let held = hold_up(rank.stream);
+        assert_eq!(rank.all_reduce(&buffer), OK);
+        let comm = rank.comm.addr();
+        // SAFETY: takes no pointers.
+        let revoke = move || unsafe { ncclCommRevoke(std::ptr::without_provenance_mut(comm), 0) };
+        let revokes = std::thread::spawn(revoke);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!revokes.is_finished(), "rank {} does not wait", rank.rank);
+        drop(held);
+        assert_eq!(revokes.join().expect("no panic"), OK);
+        assert!(rank.idle());
+        rank.abort();
+    });
+}

@@ -48,3 +48,28 @@ fn what_was_split_and_shares_does_not_grow() {
         });
     });
 }
+
+/// An id is for the next child of a communicator, and a part that is split off comes in between.
+#[test]
+fn a_communicator_does_not_grow_by_the_id_of_another_child() {
+    alone!();
+    newer("grow::a_communicator_does_not_grow_by_the_id_of_another_child", || {
+        spmd(2, |rank| {
+            let (mut part, mut grown) = (ptr::null_mut(), ptr::null_mut());
+            let mut id = ncclUniqueId { internal: [0; 128] };
+            // SAFETY: the pointers are valid for writes.
+            unsafe {
+                if rank.rank == 0 {
+                    assert_eq!(ncclCommGetUniqueId(rank.comm, &mut id), OK, "{}", last_error());
+                }
+                assert_eq!(ncclCommSplit(rank.comm, 0, 0, &mut part, ptr::null_mut()), OK, "{}", last_error());
+                let id = if rank.rank == 0 { &raw const id } else { ptr::null() };
+                let refused = ncclCommGrow(rank.comm, 3, id, -1, &mut grown, ptr::null_mut());
+                assert_eq!(refused, ncclResult_t::ncclInvalidArgument);
+                let expected = "the id is for child 1 of the communicator, expected 2";
+                assert!(last_error().contains(expected), "{}", last_error());
+                assert_eq!(ncclCommAbort(part), OK);
+            }
+        });
+    });
+}

@@ -2,6 +2,7 @@
 
 use super::processes::{all_well, play};
 use super::*;
+use crate::nccl::basics::error::Failure;
 use crate::nccl::basics::unique_id as unique_ids;
 use crate::report::expected::{expect, reported};
 use std::os::unix::fs::MetadataExt;
@@ -326,5 +327,17 @@ fn a_start_that_failed_leaves_no_file() {
         assert_eq!(unsafe { ncclCommAbort(comm) }, OK);
         // Another file may have the number by now.
         assert_ne!(inode(), before);
+    });
+}
+
+#[test]
+fn the_first_failure_of_a_communicator_stays() {
+    alone!();
+    spmd(1, |rank| {
+        let comm = registry::find(rank.comm).expect("a live communicator");
+        comm.fail(&Failure::argument("the first"));
+        comm.fail(&Failure::usage("the second"));
+        assert_eq!(rank.state(), ncclResult_t::ncclInvalidArgument);
+        assert!(rank.error().contains("the first"), "{}", rank.error());
     });
 }

@@ -24,6 +24,7 @@ mod registrations;
 mod replays;
 mod shrink;
 mod simulate;
+mod suspend;
 mod usage;
 mod windows;
 
