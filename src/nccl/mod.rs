@@ -216,6 +216,8 @@ pub use setup::unique_id::UniqueId;
 pub use several::{abort_all, close_all};
 #[cfg(nccl_ge_2_22)]
 pub use simulate::simulate;
+#[cfg(feature = "world")]
+pub(crate) use start::init_rank_of_world;
 #[cfg(nccl_ge_2_29_7)]
 pub use suspended::{MemoryUse, Suspend, Suspended};
 pub use window::Window;

@@ -207,6 +207,24 @@ impl Communicator {
     /// all the same: nobody compares one-sided operations, in which order communicators are used that share their resources, when graphs are
     /// dropped, what is done with communicators that have grown, and what NCCL is told by its own variables.
     pub unsafe fn init_rank_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
-        start_over_exchange::one_rank("Communicator::init_rank_over", device, exchange, options).map(Self::from_inner)
+        let (inner, _) = start_over_exchange::one_rank(OVER, device, exchange, options)?;
+        Ok(Self::from_inner(inner))
     }
+}
+
+const OVER: &str = "Communicator::init_rank_over";
+
+/// Starts a rank of a world, as [`Communicator::init_rank_over`] does. Returns an exchange of the same ranks, too, which only
+/// this world uses. The id of the communicator names it, so the ranks agree on it however many worlds each of them has made
+/// before.
+#[cfg(feature = "world")]
+pub(crate) fn init_rank_of_world(
+    device: Device,
+    exchange: &Exchange,
+    options: &InitOptions,
+) -> Result<(Communicator, Exchange)> {
+    let (inner, id) = start_over_exchange::one_rank(OVER, device, exchange, options)?;
+    // The communicator uses the exchange with the name of the id alone.
+    let own = exchange.named(&[b"world ", id.as_bytes().as_slice()].concat())?;
+    Ok((Communicator::from_inner(inner), own))
 }

@@ -19,7 +19,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::launch::Launch;
-use crate::nccl::{Clique, Communicator};
+use crate::nccl::{Clique, Communicator, init_rank_of_world};
 
 /// Ranks as actors: a thread for each rank of this process, which owns its communicator and its stream, takes requests, and answers them.
 /// See the [module](super).
@@ -140,6 +140,9 @@ impl World {
 
     /// One rank of those of an exchange.
     ///
+    /// An exchange may have several worlds, one after the other or at the same time. Each of them has keys of its own in the
+    /// store. All ranks join them in the same order.
+    ///
     /// ```
     /// use gpucomm::exchange::{Exchange, Threads};
     /// use gpucomm::world::{Barrier, World, WorldOptions};
@@ -168,8 +171,7 @@ impl World {
     /// # Safety
     /// As there.
     pub unsafe fn join(exchange: Exchange, device: Device, options: WorldOptions) -> Result<Self> {
-        // SAFETY: the caller promises it.
-        let communicator = unsafe { Communicator::init_rank_over(device, &exchange, &options.init)? };
+        let (communicator, exchange) = init_rank_of_world(device, &exchange, &options.init)?;
         Self::start(vec![communicator], options, Source::Far(exchange))
     }
 

@@ -25,6 +25,7 @@ mod random;
 mod random_steps;
 mod refused;
 mod said;
+mod several;
 mod spinning;
 mod support;
 mod trap;

@@ -87,13 +87,14 @@ impl Threads {
     }
 }
 
-/// Starts the rank that this process is in `exchange`.
+/// Starts the rank that this process is in `exchange`. Returns the id of the communicator, too, which
+/// all ranks have and no other communicator has.
 pub(crate) fn one_rank(
     operation: &'static str,
     device: Device,
     exchange: &Exchange,
     options: &InitOptions,
-) -> Result<Arc<Inner>> {
+) -> Result<(Arc<Inner>, UniqueId)> {
     let exchange = exchange.within(options.timeout);
     let own = settings(operation, options).and_then(|own| {
         let threads = Threads::start(operation, device, own.is_checked)?;
@@ -120,7 +121,7 @@ pub(crate) fn one_rank(
         return Err(Error::InvalidUsage { operation, reason });
     }
     let id = id.ok_or_else(|| unreadable(operation, 0, 0))?;
-    begin(operation, device, &exchange, &id, options, threads)
+    Ok((begin(operation, device, &exchange, &id, options, threads)?, id))
 }
 
 /// Starts it with an id that all ranks have, after they have agreed whether the communicator is
