@@ -38,10 +38,10 @@ fn join(exchange: &Exchange, sequenced: bool) -> World {
 #[test]
 fn one_after_the_other() {
     ranks(|rank, exchange| {
-        for _ in 0..3 {
+        for lanes in [["a", "b"], ["b", "a"], ["c", "a"]] {
             let world = join(exchange, true);
             let own = world.rank(rank).unwrap();
-            for name in ["a", "b"] {
+            for name in lanes {
                 own.clone().lane(&Lane::new(name)).submit(Barrier).wait().unwrap();
             }
             own.submit(Barrier).wait().unwrap();
