@@ -12,7 +12,8 @@ use crate::exchange::{Came, Exchange};
 /// How long a look into the store takes.
 const LOOK: Duration = Duration::from_millis(250);
 
-fn key(rank: usize) -> String {
+/// The note that a rank leaves when it ends.
+pub(super) fn end_key(rank: usize) -> String {
     format!("world/end/{rank}")
 }
 
@@ -38,7 +39,7 @@ pub(super) fn tell(exchange: &Exchange, cause: Option<&Error>) -> Telling {
     let (told, telling) = mpsc::channel();
     callbacks::run(move || {
         // Who does not hear of it sees that the process has gone, or is late.
-        let _ = own.leave_note(&key(own.rank()), text.as_bytes(), TELL);
+        let _ = own.leave_note(&end_key(own.rank()), text.as_bytes(), TELL);
         let _ = told.send(());
     });
     Telling(Some(telling))
@@ -72,7 +73,7 @@ enum Heard {
 /// Who has left in good order.
 fn look(exchange: &Exchange, ranks: &[usize]) -> Result<Vec<usize>, Heard> {
     const OPERATION: &str = "World";
-    let keys: Vec<_> = ranks.iter().map(|rank| (*rank, key(*rank))).collect();
+    let keys: Vec<_> = ranks.iter().map(|rank| (*rank, end_key(*rank))).collect();
     let came = exchange.notes(&keys, LOOK).map_err(|error| match error {
         Error::Gone { .. } => Heard::Failed(error),
         _ => Heard::Nothing,

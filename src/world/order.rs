@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use super::lane::{LONGEST, Lane, key_of, takes_part};
+use super::listen::end_key;
 use super::queue::Queue;
 use super::threads::spawn;
 use crate::error::{Error, Result};
@@ -79,7 +80,7 @@ fn entry(number: i64) -> String {
     format!("world/turn/{number}")
 }
 
-/// Follows the log of the store for one rank, and adds to it, on two threads that end when `goes_on` says no.
+/// Follows the log of the store for one rank, and adds to it, on three threads that end when `goes_on` says no.
 ///
 /// # Errors
 /// [`Error::InvalidUsage`] where no thread can be started.
@@ -98,11 +99,14 @@ pub(super) fn follow(
         }
     })?;
     let (own, queue) = (exchange.within(LOOK), Arc::clone(queue));
+    let (mut log, positions) = (Log::new(exchange.within(LOOK)), mpsc::channel());
+    let still = goes_on.clone();
     spawn("gpucomm-order", move || {
-        if let Err(error) = read(&own, rank, &queue, &goes_on) {
+        if let Err(error) = read(&own, rank, &queue, &positions.0, &goes_on) {
             fails(&error);
         }
     })?;
+    spawn("gpucomm-turns-read", move || log.clean(&positions.1, &still))?;
     Ok(Order::Far(sender))
 }
 
@@ -127,10 +131,18 @@ fn append(exchange: &Exchange, turns: &Receiver<Arc<str>>, goes_on: &impl Fn() -
     Ok(())
 }
 
-/// How many entries stay in the store behind the one that is read: who is so far behind has other troubles.
-const KEPT: i64 = 4096;
+/// After how many entries a rank publishes how far it has read.
+const PUBLISH: i64 = 256;
 
-fn read(exchange: &Exchange, rank: usize, queue: &Queue, goes_on: &impl Fn() -> bool) -> Result<()> {
+/// Gives the queue its turns, as they stand in the log, and sends the number of each entry after which
+/// it is to be published.
+fn read(
+    exchange: &Exchange,
+    rank: usize,
+    queue: &Queue,
+    positions: &Sender<i64>,
+    goes_on: &impl Fn() -> bool,
+) -> Result<()> {
     let mut number = 1;
     while goes_on() {
         let text = match exchange.get(&entry(number)) {
@@ -144,12 +156,65 @@ fn read(exchange: &Exchange, rank: usize, queue: &Queue, goes_on: &impl Fn() -> 
             }
         }
         queue.ask_again();
-        if rank == 0 && number > KEPT {
-            exchange.delete(&entry(number - KEPT))?;
+        if number % PUBLISH == 0 {
+            let _ = positions.send(number);
         }
         number += 1;
     }
     Ok(())
+}
+
+/// The entries of the log that are in the store, as one rank knows them.
+struct Log {
+    exchange: Exchange,
+    /// The last entry that this rank has read.
+    read: i64,
+    /// The first entry that may be in the store.
+    first: i64,
+}
+
+/// The note with the first entry that may be in the store.
+const FIRST: &str = "world/turns/first";
+
+impl Log {
+    fn new(exchange: Exchange) -> Self {
+        Self { exchange, read: 0, first: 1 }
+    }
+
+    /// Publishes how far this rank has read, and removes the entries that all ranks have read. On a thread
+    /// of its own: a slow store delays no turn.
+    fn clean(&mut self, positions: &Receiver<i64>, goes_on: &impl Fn() -> bool) {
+        while goes_on() {
+            match positions.recv_timeout(LOOK) {
+                Ok(position) => self.read = positions.try_iter().last().unwrap_or(position),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            // An entry that cannot be removed now is removed after the next position.
+            let _ = self.clean_now(goes_on);
+        }
+    }
+
+    fn clean_now(&mut self, goes_on: &impl Fn() -> bool) -> Result<()> {
+        let position = |rank: usize| format!("world/turns/read/{rank}");
+        let (rank, size) = (self.exchange.rank(), self.exchange.size());
+        self.exchange.leave_note(&position(rank), self.read.to_string().as_bytes(), LOOK)?;
+        let keys: Vec<_> = (0..size).map(end_key).chain((0..size).map(position)).chain([FIRST.to_owned()]).collect();
+        let notes = self.exchange.notes_now(&keys)?;
+        let number = |note: &Option<Vec<u8>>| std::str::from_utf8(note.as_deref()?).ok()?.parse::<i64>().ok();
+        // A rank that has ended reads no more entries. The first of the others removes them.
+        let mut others = (0..size).filter(|rank| notes[*rank].is_none()).peekable();
+        if others.peek() != Some(&rank) {
+            return Ok(());
+        }
+        let passed = others.map(|rank| number(&notes[size + rank]).unwrap_or(0)).min().unwrap_or(0);
+        self.first = self.first.max(number(&notes[2 * size]).unwrap_or(1));
+        while self.first <= passed && goes_on() {
+            self.exchange.delete(&entry(self.first))?;
+            self.first += 1;
+        }
+        self.exchange.leave_note(FIRST, self.first.to_string().as_bytes(), LOOK)
+    }
 }
 
 #[cfg(test)]

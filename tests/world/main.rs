@@ -27,5 +27,7 @@ mod refused;
 mod said;
 mod several;
 mod spinning;
+mod stores;
 mod support;
 mod trap;
+mod turns;

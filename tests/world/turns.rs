@@ -1,0 +1,131 @@
+//! The log in the store, in which the turns of lanes stand for ranks of several processes.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gpucomm::exchange::{Exchange, Threads};
+use gpucomm::nccl::InitOptions;
+use gpucomm::world::{At, Lane, Phase, Request, World, WorldOptions};
+use gpucomm::{Device, Error, Result};
+
+use super::stores::Faulty;
+use super::support::{eventually, slower, turn};
+
+/// More entries than the log kept before its ranks published how far they have read.
+const MANY: usize = 4096 + 600;
+
+/// A request that puts nothing on the stream.
+struct Nothing;
+
+impl Request for Nothing {
+    type Back = ();
+
+    fn operation(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn enqueue(&mut self, _: &At<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn into_back(self) {}
+}
+
+fn is_entry(key: &str) -> bool {
+    key.contains("world/turn/")
+}
+
+fn slow() -> Error {
+    Error::Timeout { operation: "Faulty", timeout: Duration::ZERO, detail: "a test".to_owned() }
+}
+
+/// Two worlds of one rank each, over stores in which `fault` is called before each operation of a rank.
+fn two(fault: impl Fn(usize, &str, &str) -> Result<()> + Send + Sync + Clone + 'static) -> Option<[World; 2]> {
+    turn();
+    if Device::count().unwrap() < 2 {
+        return None;
+    }
+    let place = Threads::new(2);
+    let join = |rank: usize| {
+        let fault = fault.clone();
+        let store = Faulty(place.store(rank).unwrap(), move |operation: &str, key: &str| fault(rank, operation, key));
+        let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
+        let options = WorldOptions { sequenced: true, timeout: slower(20.0), init, ..WorldOptions::default() };
+        // SAFETY: both ranks do the same.
+        unsafe { World::join(Exchange::join(store).unwrap(), Device::new(rank).unwrap(), options) }.unwrap()
+    };
+    Some(std::thread::scope(|scope| {
+        let other = scope.spawn(|| join(1));
+        [join(0), other.join().unwrap()]
+    }))
+}
+
+/// Rank 0 does so many requests of a lane of its own, one after the other.
+fn alone(world: &World, requests: usize) {
+    let rank = world.rank(0).unwrap().lane(&Lane::of("alone", [0]).unwrap());
+    (0..requests).for_each(|_| rank.submit(Nothing).wait().unwrap());
+}
+
+fn together(worlds: &[World; 2]) {
+    let answers: Vec<_> =
+        worlds.iter().enumerate().map(|(at, world)| world.rank(at).unwrap().submit(Nothing)).collect();
+    answers.into_iter().for_each(|answer| answer.wait().unwrap());
+}
+
+/// A rank that is paused finds all turns when it goes on. Then they leave the store.
+#[test]
+fn stay_until_all_ranks_have_read_them() {
+    static PAUSED: AtomicBool = AtomicBool::new(false);
+    static STORED: AtomicI64 = AtomicI64::new(0);
+    let worlds = two(|rank, operation, key| {
+        if !is_entry(key) {
+            return Ok(());
+        }
+        match operation {
+            "set" => drop(STORED.fetch_add(1, Ordering::Relaxed)),
+            "delete" => drop(STORED.fetch_sub(1, Ordering::Relaxed)),
+            "get" if rank == 1 && PAUSED.load(Ordering::Relaxed) => {
+                std::thread::sleep(Duration::from_millis(10));
+                return Err(slow());
+            }
+            _ => {}
+        }
+        Ok(())
+    });
+    let Some(worlds) = worlds else { return };
+    together(&worlds);
+    PAUSED.store(true, Ordering::Relaxed);
+    alone(&worlds[0], MANY);
+    PAUSED.store(false, Ordering::Relaxed);
+    together(&worlds);
+    eventually("the entries are removed", || {
+        alone(&worlds[0], 64);
+        STORED.load(Ordering::Relaxed) < 1024
+    });
+}
+
+/// A world goes on if its store does not remove entries in time. They are removed later.
+#[test]
+fn of_which_the_store_removes_none_in_time() {
+    static FAILED: AtomicUsize = AtomicUsize::new(0);
+    static REMOVED: AtomicUsize = AtomicUsize::new(0);
+    let worlds = two(|_, operation, key| {
+        if operation == "delete" && is_entry(key) {
+            if FAILED.load(Ordering::Relaxed) < 3 {
+                FAILED.fetch_add(1, Ordering::Relaxed);
+                return Err(slow());
+            }
+            REMOVED.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    let Some(worlds) = worlds else { return };
+    alone(&worlds[0], MANY);
+    eventually("entries are removed", || {
+        alone(&worlds[0], 64);
+        REMOVED.load(Ordering::Relaxed) > 256
+    });
+    assert_eq!(FAILED.load(Ordering::Relaxed), 3);
+    together(&worlds);
+    assert!(worlds.iter().all(|world| world.health().phase == Phase::Up));
+}
