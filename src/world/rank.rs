@@ -191,9 +191,9 @@ impl Rank {
         }
     }
 
-    /// A place in its queue.
-    pub(super) fn place(&self) -> Result<Place, (Reason, Error)> {
-        let deadline = self.terms.waits.then(|| Deadline::after(self.terms.timeout));
+    /// A place in its queue, for a request that was submitted at that time: its deadline is that of the wait for room, too.
+    pub(super) fn place(&self, submitted: Instant) -> Result<Place, (Reason, Error)> {
+        let deadline = self.terms.waits.then(|| Deadline::since(submitted, self.terms.timeout));
         self.queue()?.place(self.terms.lane.as_ref(), deadline.as_ref())
     }
 
@@ -205,8 +205,9 @@ impl Rank {
         in_order: bool,
         mut place: Option<Place>,
     ) -> Answer<R> {
+        let submitted = Instant::now();
         let checked = self.check(&mut request);
-        let shared = self.shared(request, ticket, in_order);
+        let shared = self.shared(request, ticket, in_order, submitted);
         let put = match checked {
             Err(error) if self.is_over() => Err((Reason::Down, error)),
             Err(error) => Err((Reason::Refused, error)),
@@ -216,8 +217,13 @@ impl Rank {
     }
 
     /// A request that is to be put into the queue.
-    pub(super) fn shared<R: Request>(&self, request: R, ticket: Ticket, in_order: bool) -> Arc<Shared<R>> {
-        let submitted = Instant::now();
+    pub(super) fn shared<R: Request>(
+        &self,
+        request: R,
+        ticket: Ticket,
+        in_order: bool,
+        submitted: Instant,
+    ) -> Arc<Shared<R>> {
         let deadline = Deadline::since(submitted, self.terms.timeout);
         let terms = Arc::clone(&self.terms);
         let meta = Meta { operation: request.operation(), submitted, deadline, in_order, ticket, terms };
@@ -284,7 +290,7 @@ impl Rank {
     /// Puts a request into the queue. The place, where that is not taken, is the caller's to drop.
     pub(super) fn put(&self, place: &mut Option<Place>, task: Arc<dyn Task>) -> Put {
         if place.is_none() && self.seat.is_none() {
-            *place = Some(self.place()?);
+            *place = Some(self.place(task.meta().submitted)?);
         }
         let found;
         let (generation, seat) = match &self.seat {

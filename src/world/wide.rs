@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::answer::Answer;
 use super::core::Core;
@@ -57,6 +57,7 @@ pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: 
 
 /// Submits one request to each of these ranks, which are all that this process has, or to none.
 pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
+    let submitted = Instant::now();
     if ranks.len() != requests.len() || ranks.is_empty() {
         let operation = requests.first().map_or(SUBMIT, Request::operation);
         let expected = format!("{} requests, one for each rank of this process", ranks.len());
@@ -71,14 +72,14 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
     }
     // Before the lock: who has to wait for room holds up nobody. All ranks get the requests of all callers in one order.
     let operation = requests[0].operation();
-    let place = |rank: &Rank| rank.place().map_err(|why| rank.why(operation, why));
+    let place = |rank: &Rank| rank.place(submitted).map_err(|why| rank.why(operation, why));
     let places: Result<Vec<Place>, _> = ranks.iter().map(place).collect();
     let places = match places {
         Ok(places) => places,
         Err((reason, error)) => return refused(ranks, requests, reason, &error),
     };
     let ticket = Ticket::shared();
-    let shared = |(rank, request): (&Rank, R)| rank.shared(request, ticket.clone(), false);
+    let shared = |(rank, request): (&Rank, R)| rank.shared(request, ticket.clone(), false, submitted);
     let all: Vec<_> = ranks.iter().zip(requests).map(shared).collect();
     let mut places: Vec<_> = places.into_iter().map(Some).collect();
     let together = ranks[0].together();

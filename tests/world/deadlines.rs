@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    Barrier, Completion, InFlight, Members, Op, Phase, Polling, Reason, Rebuild, Shutdown, WhileDown, World,
+    Barrier, Completion, InFlight, Members, Op, Phase, Polling, Rank, Reason, Rebuild, Shutdown, WhileDown, World,
     WorldOptions,
 };
 use gpucomm::{Device, Error, InPlace};
 
-use super::support::{eventually, hold, on, slower, turn, world};
+use super::support::{Hold, eventually, hold, on, slower, turn, world};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(300);
@@ -142,5 +142,40 @@ fn from_no_time_to_the_longest() {
             }
         }
         assert!(begin.elapsed() < slower(20.0), "{time:?}: {:?}", begin.elapsed());
+    }
+}
+
+/// The requests of all ranks have one deadline, from where they are submitted: ranks whose queues are full are
+/// not waited for one after the other, and the wait for room counts.
+#[test]
+fn of_a_request_for_all_ranks() {
+    for gets_room in [false, true] {
+        let world = world(2, WorldOptions { queue: 1, timeout: LONG, ..WorldOptions::default() });
+        let size = world.size();
+        if size < 2 {
+            return;
+        }
+        let limit = slower(3.0);
+        let mut held: Vec<_> = world.ranks().iter().map(hold).collect();
+        // The place in the queue of each rank. It does not end, either.
+        let again = |rank: &Rank| {
+            let (request, let_go, _) = Hold::new();
+            (let_go, rank.submit(request))
+        };
+        let more: Vec<_> = world.ranks().iter().map(again).collect();
+        let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.within(limit)).collect();
+        let (failed, took) = timed(|| {
+            std::thread::scope(|scope| {
+                let let_go = held.drain(..if gets_room { size } else { 1 }).collect::<Vec<_>>();
+                scope.spawn(move || {
+                    std::thread::sleep(limit.mul_f64(0.7));
+                    drop(let_go);
+                });
+                world.submit_through(&ranks, ranks.iter().map(|_| Barrier)).wait().unwrap_err()
+            })
+        });
+        assert_eq!(failed.reason, if gets_room { Reason::Late } else { Reason::Full }, "{failed}");
+        assert!(took < limit.mul_f64(1.5), "{took:?}, with a limit of {limit:?}");
+        drop((held, more));
     }
 }
