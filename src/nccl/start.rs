@@ -207,7 +207,7 @@ impl Communicator {
     /// all the same: nobody compares one-sided operations, in which order communicators are used that share their resources, when graphs are
     /// dropped, what is done with communicators that have grown, and what NCCL is told by its own variables.
     pub unsafe fn init_rank_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
-        let (inner, _) = start_over_exchange::one_rank(OVER, device, exchange, options)?;
+        let (inner, _) = start_over_exchange::one_rank(OVER, device, exchange, options, Ok(()))?;
         Ok(Self::from_inner(inner))
     }
 }
@@ -216,14 +216,15 @@ const OVER: &str = "Communicator::init_rank_over";
 
 /// Starts a rank of a world, as [`Communicator::init_rank_over`] does. Returns an exchange of the same ranks, too, which only
 /// this world uses. The id of the communicator names it, so the ranks agree on it however many worlds each of them has made
-/// before.
+/// before. If this rank is not `ready`, no rank starts, and the others get its error.
 #[cfg(feature = "world")]
 pub(crate) fn init_rank_of_world(
     device: Device,
     exchange: &Exchange,
     options: &InitOptions,
+    ready: Result<()>,
 ) -> Result<(Communicator, Exchange)> {
-    let (inner, id) = start_over_exchange::one_rank(OVER, device, exchange, options)?;
+    let (inner, id) = start_over_exchange::one_rank(OVER, device, exchange, options, ready)?;
     // The communicator uses the exchange with the name of the id alone.
     let own = exchange.named(&[b"world ", id.as_bytes().as_slice()].concat())?;
     Ok((Communicator::from_inner(inner), own))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::completion::{Completion, Polling};
 use crate::deadline::default_timeout;
+use crate::error::{Error, Result};
 use crate::nccl::InitOptions;
 
 /// What becomes of requests for which the queue of a rank has no room.
@@ -82,7 +83,8 @@ pub enum Rebuild {
 /// ```
 #[derive(Debug, Clone)]
 pub struct WorldOptions {
-    /// How many requests may wait for each rank. 1024.
+    /// How many requests may wait for each rank, at least 1. 1024. A world that is made with 0 is refused:
+    /// [`Error::InvalidArgument`].
     pub queue: usize,
     /// What becomes of those for which there is no room.
     pub overflow: Overflow,
@@ -102,6 +104,16 @@ pub struct WorldOptions {
     pub rebuild: Rebuild,
     /// What the communicators are started with. Those of several processes are checked where this says so.
     pub init: InitOptions,
+}
+
+impl WorldOptions {
+    /// Returns the error of options with which no world is made.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.queue == 0 {
+            return Err(Error::argument("World", "WorldOptions::queue", "room for at least 1 request", 0));
+        }
+        Ok(())
+    }
 }
 
 impl Default for WorldOptions {

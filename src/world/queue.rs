@@ -146,7 +146,7 @@ impl Queue {
             came: Condvar::new(),
             left: Condvar::new(),
             signs: Apart::default(),
-            bound: bound.max(1),
+            bound,
         })
     }
 

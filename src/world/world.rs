@@ -56,8 +56,9 @@ impl World {
     /// The same with options.
     ///
     /// # Errors
-    /// As there.
+    /// As there; [`Error::InvalidArgument`] for a [queue](WorldOptions::queue) without room.
     pub fn with(devices: &[Device], options: WorldOptions) -> Result<Self> {
+        options.check()?;
         let clique = Clique::init_all_with(devices, &options.init)?;
         Self::of_clique(clique, options)
     }
@@ -77,8 +78,10 @@ impl World {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidUsage`] where a thread cannot be started; what CUDA says of streams.
+    /// [`Error::InvalidUsage`] where a thread cannot be started; what CUDA says of streams;
+    /// [`Error::InvalidArgument`] for a [queue](WorldOptions::queue) without room.
     pub fn of_clique(clique: Clique, options: WorldOptions) -> Result<Self> {
+        options.check()?;
         Self::start(clique.into_ranks(), options, Source::Here)
     }
 
@@ -102,6 +105,7 @@ impl World {
     /// # Errors
     /// As [`World::of_clique`].
     pub fn of_communicator(communicator: Communicator, options: WorldOptions) -> Result<Self> {
+        options.check()?;
         Self::start(vec![communicator], options, Source::Given)
     }
 
@@ -171,7 +175,7 @@ impl World {
     /// # Safety
     /// As there.
     pub unsafe fn join(exchange: Exchange, device: Device, options: WorldOptions) -> Result<Self> {
-        let (communicator, exchange) = init_rank_of_world(device, &exchange, &options.init)?;
+        let (communicator, exchange) = init_rank_of_world(device, &exchange, &options.init, options.check())?;
         Self::start(vec![communicator], options, Source::Far(exchange))
     }
 

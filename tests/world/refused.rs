@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use gpucomm::world::{Barrier, Lane, Members, Op, Part, Reason, WorldOptions};
-use gpucomm::{Error, InPlace};
+use gpucomm::nccl::InitOptions;
+use gpucomm::world::{Barrier, Lane, Members, Op, Part, Reason, World, WorldOptions};
+use gpucomm::{Clique, Device, Error, InPlace};
 
+use super::several::exchanges;
 use super::support::{on, slower, values, world, zeroed};
 
 #[test]
@@ -154,4 +156,34 @@ fn what_does_not_agree() {
         assert!(matches!(failed.error, Error::Disagreement { .. }), "{failed}");
         assert!(failed.buffers.is_some());
     }
+}
+
+/// No world is made of a queue without room, and the other ranks do not wait for it.
+#[test]
+fn a_queue_without_room() {
+    let options = |queue: usize| {
+        let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
+        WorldOptions { queue, init, ..WorldOptions::default() }
+    };
+    let is_refused = |made: gpucomm::Result<World>| {
+        let error = made.unwrap_err();
+        assert!(matches!(&error, Error::InvalidArgument { what: "WorldOptions::queue", .. }), "{error}");
+    };
+    drop(world(1, options(1)));
+    let devices = [Device::new(0).unwrap()];
+    is_refused(World::with(&devices, options(0)));
+    is_refused(World::of_clique(Clique::init_all(&devices).unwrap(), options(0)));
+    exchanges(|rank, exchange| {
+        // SAFETY: both ranks do the same.
+        let join = |queue| unsafe { World::join(exchange.clone(), Device::new(rank).unwrap(), options(queue)) };
+        match rank {
+            0 => is_refused(join(0)),
+            _ => {
+                let error = join(1).unwrap_err();
+                assert!(error.to_string().contains("WorldOptions::queue"), "{error}");
+            }
+        }
+        join(1).unwrap().barrier().wait().unwrap();
+        exchange.barrier().unwrap();
+    });
 }

@@ -10,7 +10,7 @@ use gpucomm::{Device, Result};
 use super::support::{eventually, slower, turn};
 
 /// Runs a rank on each of two devices, with an exchange of both. Does nothing if there is one device.
-fn ranks(run: impl Fn(usize, &Exchange) + Sync) {
+pub fn exchanges(run: impl Fn(usize, &Exchange) + Sync) {
     turn();
     if Device::count().unwrap() < 2 {
         return;
@@ -37,7 +37,7 @@ fn join(exchange: &Exchange, sequenced: bool) -> World {
 /// The turns of the first world are not those of the second.
 #[test]
 fn one_after_the_other() {
-    ranks(|rank, exchange| {
+    exchanges(|rank, exchange| {
         for lanes in [["a", "b"], ["b", "a"], ["c", "a"]] {
             let world = join(exchange, true);
             let own = world.rank(rank).unwrap();
@@ -52,7 +52,7 @@ fn one_after_the_other() {
 
 #[test]
 fn at_the_same_time() {
-    ranks(|rank, exchange| {
+    exchanges(|rank, exchange| {
         let worlds = [join(exchange, true), join(exchange, true)];
         let lanes = ["a", "b"].map(Lane::new);
         for round in 0..20 {
@@ -79,7 +79,7 @@ fn at_the_same_time() {
 /// A world begins well after another one of its exchange has failed, and both can be rebuilt.
 #[test]
 fn after_a_failure() {
-    ranks(|rank, exchange| {
+    exchanges(|rank, exchange| {
         let fail = |world: &World| {
             world.barrier().wait().unwrap();
             // Both ranks have their answers.

@@ -88,15 +88,16 @@ impl Threads {
 }
 
 /// Starts the rank that this process is in `exchange`. Returns the id of the communicator, too, which
-/// all ranks have and no other communicator has.
+/// all ranks have and no other communicator has. If this rank is not `ready`, tells the others why.
 pub(crate) fn one_rank(
     operation: &'static str,
     device: Device,
     exchange: &Exchange,
     options: &InitOptions,
+    ready: Result<()>,
 ) -> Result<(Arc<Inner>, UniqueId)> {
     let exchange = exchange.within(options.timeout);
-    let own = settings(operation, options).and_then(|own| {
+    let own = ready.and_then(|()| settings(operation, options)).and_then(|own| {
         let threads = Threads::start(operation, device, own.is_checked)?;
         let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
         Ok((threads, Seat::of(device).encode(own.encode().bytes(&id)).0))
