@@ -6,6 +6,7 @@
 //! that is younger than that start. So keys of an earlier run are never mistaken for those of this
 //! run, whichever rank has died in between.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -74,6 +75,9 @@ struct Meeting<'a> {
     size: usize,
     me: Arrival,
     deadline: Deadline,
+    /// Whether rank 0 may have made all that is in the store before this start: then its server
+    /// ends, and another one comes.
+    is_stale: &'a Cell<bool>,
 }
 
 impl Meeting<'_> {
@@ -220,6 +224,7 @@ impl Meeting<'_> {
                 {
                     break (known, arrivals);
                 }
+                self.is_stale.set(self.met(&now.path, Duration::ZERO)?.is_some());
                 self.store.set(
                     &format!("{}j/{}", now.path, self.rank),
                     &self.me.encode(),
@@ -236,7 +241,14 @@ impl Meeting<'_> {
                     Some(arrivals) if arrivals[self.rank] == self.me => break (now.clone(), arrivals),
                     // This list is final, and lacks this start of this rank. Rank 0 will make
                     // another generation.
-                    Some(_) => std::thread::sleep(LOOK.min(self.deadline.remaining()) / 5),
+                    Some(_) => {
+                        self.is_stale.set(true);
+                        std::thread::sleep(LOOK.min(self.deadline.remaining()) / 5);
+                        if self.store.goes_with(now.id)? {
+                            let how = "has left, and with it the rendezvous store".to_owned();
+                            return Err(Error::Gone { operation: self.operation, rank: 0, how });
+                        }
+                    }
                     None => {}
                 }
             }
@@ -339,15 +351,29 @@ impl Exchange {
     fn meet(store: impl Store + 'static, timeout: Option<Duration>) -> Result<Self> {
         let operation = "Exchange::join";
         check_environment(operation)?;
-        let store: Arc<dyn Store> = Arc::new(Checked::new(store));
+        let mut store: Arc<dyn Store> = Arc::new(Checked::new(store));
         let (rank, size) = (store.rank(), store.size());
         super::store::check_rank(operation, rank, size)?;
         let deadline = Deadline::after(timeout.unwrap_or_else(default_timeout));
-        let me = Arrival { id: store.id(), nonce: nonce() };
-        let meeting = Meeting { operation, store: &*store, base: "g/", from: None, rank, size, me, deadline };
         let roots: Vec<usize> = (0..size).collect();
-        let view = meeting.meet(Arc::clone(&store), &roots)?;
-        Ok(Self::of(Arc::new(view), timeout))
+        let mut pause = LOOK / 10;
+        loop {
+            let me = Arrival { id: store.id(), nonce: nonce() };
+            let is_stale = &Cell::new(true);
+            let meeting =
+                Meeting { operation, store: &*store, base: "g/", from: None, rank, size, me, deadline, is_stale };
+            let error = match meeting.meet(Arc::clone(&store), &roots) {
+                Ok(view) => return Ok(Self::of(Arc::new(view), timeout)),
+                Err(error) => error,
+            };
+            // A rank may come back to the server of the last run, whose rank 0 is about to leave.
+            if rank == 0 || !is_stale.get() || !matches!(error, Error::Gone { rank: 0, .. }) {
+                return Err(error);
+            }
+            let Some(next) = store.again(pause, deadline.remaining()) else { return Err(error) };
+            store = Arc::new(Checked::new(next?));
+            pause = (2 * pause).min(2 * LOOK);
+        }
     }
 
     /// Meets the same ranks again, with fresh keys. All ranks must call it, and be done with this
@@ -378,6 +404,7 @@ impl Exchange {
             size: view.size(),
             me,
             deadline: self.deadline(),
+            is_stale: &Cell::new(false),
         };
         let roots = self.store_ranks();
         let next = meeting.meet(Arc::clone(&view.store), &roots)?;

@@ -124,6 +124,22 @@ pub trait Store: Send + Sync {
         let _ = within;
         Ok(vec![None; ids.len()])
     }
+
+    /// Whether the server goes with the start of rank 0 that has this number, and that has left.
+    #[doc(hidden)]
+    fn goes_with(&self, id: u64) -> Result<bool> {
+        let _ = id;
+        Ok(false)
+    }
+
+    /// Leaves a server that has ended, and connects to the next one at the same place after a
+    /// `pause`: a server that stays for others ends once none of them is connected. `None` if the
+    /// store has no server that may come again.
+    #[doc(hidden)]
+    fn again(&self, pause: Duration, within: Duration) -> Option<Result<Arc<dyn Store>>> {
+        let _ = (pause, within);
+        None
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -165,6 +181,14 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
         (**self).ended(ids, within)
+    }
+
+    fn goes_with(&self, id: u64) -> Result<bool> {
+        (**self).goes_with(id)
+    }
+
+    fn again(&self, pause: Duration, within: Duration) -> Option<Result<Arc<dyn Store>>> {
+        (**self).again(pause, within)
     }
 }
 
@@ -291,6 +315,14 @@ impl<S: Store> Store for Checked<S> {
             return Err(broken_rule(METHOD, "", format_args!("{} answers", ids.len()), ends.len()));
         }
         Ok(ends)
+    }
+
+    fn goes_with(&self, id: u64) -> Result<bool> {
+        self.store.goes_with(id)
+    }
+
+    fn again(&self, pause: Duration, within: Duration) -> Option<Result<Arc<dyn Store>>> {
+        self.store.again(pause, within)
     }
 }
 

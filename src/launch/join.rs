@@ -83,8 +83,12 @@ impl Shared {
                 let address = |host: &str| format!("{host}:{port}");
                 let place = C10dPlace::new(address(host)).prefix(prefix.as_str()).within(deadline.remaining());
                 let own: Vec<_> = listens_at(host).iter().map(|host| address(host)).collect();
-                let serves = rank == 0 && !is_there;
-                Ok(Arc::new(if serves { place.serve_at(&own, size)? } else { place.connect(rank, size)? }))
+                // The server of rank 0 ends with it, that of another program does not.
+                Ok(Arc::new(match rank {
+                    _ if *is_there => place.connect(rank, size)?,
+                    0 => place.serve_at(&own, size)?,
+                    _ => place.store(rank, size)?,
+                }))
             }
             Meeting::Tcp { host, ports, job } => {
                 let at = Tcp { host, job, secret: self.secret.as_ref() };
@@ -133,7 +137,11 @@ impl Tcp<'_> {
         let found = deadline.until(|| {
             for port in ports {
                 match self.place(address(port), TRY.min(deadline.remaining())).connect(rank, size) {
-                    Ok(store) => return Ok(Some(store)),
+                    Ok(mut store) => {
+                        // Rank 0 may come back at another one.
+                        store.addresses = ports.iter().map(address).collect();
+                        return Ok(Some(store));
+                    }
                     Err(error) => last = error.to_string(),
                 }
             }

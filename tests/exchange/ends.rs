@@ -196,3 +196,29 @@ fn the_next_run_waits_for_the_server_of_the_last_one() {
         next.join().unwrap().unwrap();
     });
 }
+
+/// Ranks that are destroyed and made again, each as soon as it has left: one may come back while the server of the last round still lingers.
+#[test]
+fn rounds_at_one_address_with_nothing_in_between() {
+    let address = || free_address().to_string();
+    let (tcp, c10d) = (TcpPlace::new(address()).within(slower(20.0)), C10dPlace::new(address()).within(slower(20.0)));
+    let places: [&(dyn Fn(usize) -> gpucomm::Result<Exchange> + Sync); 2] =
+        [&|rank| tcp.store(rank, 2).and_then(|store| Exchange::join_within(store, slower(20.0))), &|rank| {
+            c10d.store(rank, 2).and_then(|store| Exchange::join_within(store, slower(20.0)))
+        }];
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for (join, rank) in places.into_iter().flat_map(|join| [(join, 0), (join, 1)]) {
+            scope.spawn(move || {
+                for round in 0..6u8 {
+                    let x = join(rank).unwrap();
+                    let all = x.all_gather(&[round, rank as u8]).unwrap();
+                    assert_eq!(all, [[round, 0], [round, 1]]);
+                    x.barrier().unwrap();
+                }
+            });
+        }
+    });
+    println!("{:?}", start.elapsed());
+    assert!(start.elapsed() < slower(20.0), "{:?}", start.elapsed());
+}

@@ -15,6 +15,7 @@ fn child() {
     match std::env::var(ROLE).as_deref() {
         Ok("compute") => compute().unwrap(),
         Ok("meet") => meet().unwrap(),
+        Ok("several") => several().unwrap(),
         Ok("fail") => fail(),
         Ok("on one device") => on_one_device(),
         Ok("restart") => crate::restarts::restart().unwrap(),
@@ -40,6 +41,27 @@ fn compute() -> Result<()> {
     println!("device: {}", comm.device().ordinal());
     println!("launcher: {:?}", launch.launcher());
     comm.close(slower(40.0))
+}
+
+/// Communicators of one process, one after the other, and several at a time.
+fn several() -> Result<()> {
+    let start = || {
+        let launch = Launch::from_env()?;
+        // SAFETY: all ranks are started by one test, in this role.
+        unsafe { Communicator::from_launch(&launch) }
+    };
+    let sum = |comm: &Communicator| {
+        let ranks = comm.all_reduce_scalar(1u32, ReduceOp::Sum, &Stream::new(comm.device())?)?;
+        assert_eq!(ranks as usize, comm.size());
+        Ok(())
+    };
+    for _ in 0..6 {
+        let comm = start()?;
+        sum(&comm)?;
+        comm.close(slower(40.0))?;
+    }
+    let all = (0..4).map(|_| start()).collect::<Result<Vec<_>>>()?;
+    all.iter().try_for_each(sum)
 }
 
 /// Only the exchange.
@@ -113,6 +135,21 @@ fn one_line_makes_a_communicator_under_each_launcher() {
             assert_eq!(said(&text, "launcher: "), format!("{launcher:?}"));
             assert_eq!(said(&text, "device: "), rank.to_string(), "{launcher}");
         }
+    }
+}
+
+#[test]
+fn a_process_may_have_several_communicators() {
+    let port = free_port;
+    let stores = [
+        torchrun(2, port()),
+        format!(
+            "GPUCOMM_RANK={{rank}} GPUCOMM_SIZE=2 GPUCOMM_LOCAL_RANK={{rank}} GPUCOMM_STORE=tcp://127.0.0.1:{}",
+            port()
+        ),
+    ];
+    for set in stores {
+        start("several", 2, &set).into_iter().for_each(|child| drop(child.succeeds()));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The store of one rank at a TCPStore.
 
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ const FAR: u64 = 1 << 62;
 
 /// How connections begin: with the version of the protocol that is wanted, or that the first
 /// connection has found.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct DialectGreeter {
     pub(super) wanted: Option<Dialect>,
 }
@@ -301,6 +302,36 @@ impl Store for C10d {
         };
         keys.retain(|key| key.starts_with(&start));
         self.once(operation, prefix, &deadline, "", |link| link.delete(&keys, &deadline)).map(drop)
+    }
+
+    fn goes_with(&self, id: u64) -> Result<bool> {
+        Ok(self.client.depends_on_rank_0() && self.get(&[&left(id)], Duration::ZERO)?.iter().any(Option::is_some))
+    }
+
+    fn again(&self, pause: Duration, within: Duration) -> Option<Result<Arc<dyn Store>>> {
+        if !self.client.depends_on_rank_0() {
+            return None;
+        }
+        let deadline = Deadline::after(within);
+        self.client.hang_up(pause, &deadline);
+        let (place, address) = ((self.client.greeter.clone(), self.prefix.clone()), self.client.address.clone());
+        let ranks = (self.client.rank, self.client.size);
+        let store = Self::connect("Exchange::join", place, address, ranks, true, None, &deadline);
+        Some(store.map(|store| Arc::new(store) as Arc<dyn Store>))
+    }
+}
+
+/// The key that says that the start of rank 0 with this number has left, and its server ends.
+fn left(id: u64) -> String {
+    format!("left/{id:016x}")
+}
+
+impl Drop for C10d {
+    fn drop(&mut self) {
+        // Nothing else says so: the server stays for a moment, and serves a rank that comes back too soon.
+        if self.client.serves() {
+            let _ = self.set(&left(self.id), b"1", Duration::ZERO);
+        }
     }
 }
 

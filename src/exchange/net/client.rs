@@ -136,6 +136,23 @@ impl<G: Greeter> Client<G> {
         }
     }
 
+    /// Whether the server is in the process of rank 0, which is another rank.
+    pub(in crate::exchange) fn depends_on_rank_0(&self) -> bool {
+        self.at_rank_0 && self.rank != 0
+    }
+
+    /// Whether this process has the server.
+    pub(in crate::exchange) fn serves(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Closes all connections, for which the server may wait, and pauses. No call uses any now.
+    pub(in crate::exchange) fn hang_up(&self, pause: Duration, deadline: &Deadline) {
+        self.idle.lock().clear();
+        let _ = self.presence.as_ref().shutdown(Shutdown::Both);
+        std::thread::sleep(pause.min(deadline.remaining()));
+    }
+
     /// Another connection, to the server that is known.
     fn another(&self, operation: &'static str, key: &str, deadline: &Deadline) -> Result<G::Connection> {
         let greet = |stream, deadline: &Deadline| self.greeter.greet(stream, Some(&self.presence), deadline);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::codec::{self, Request};
@@ -16,6 +17,9 @@ use crate::exchange::wire::Reader;
 
 /// The longest answer to a request.
 const MAX_ANSWER: usize = MAX_KEYS * (MAX_VALUE + 8) + 1024;
+
+/// How long one of several addresses is tried before the next one is.
+const TRY: Duration = Duration::from_secs(2);
 
 /// The longest answer to a greeting.
 const MAX_REPLY: usize = 4096;
@@ -65,7 +69,7 @@ impl Link {
 }
 
 /// Who greets the server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct RankGreeter {
     pub(super) rank: usize,
     pub(super) size: usize,
@@ -135,6 +139,8 @@ impl Greeter for RankGreeter {
 #[derive(Debug)]
 pub struct Tcp {
     client: Client<RankGreeter>,
+    /// Where rank 0 may serve next time, if not only at this address.
+    pub(crate) addresses: Vec<String>,
 }
 
 impl Tcp {
@@ -146,7 +152,36 @@ impl Tcp {
         deadline: &Deadline,
     ) -> Result<Self> {
         let ranks = (greeter.rank, greeter.size);
-        Ok(Self { client: Client::connect(operation, greeter, address, ranks, true, server, deadline)? })
+        let client = Client::connect(operation, greeter, address, ranks, true, server, deadline)?;
+        Ok(Self { client, addresses: Vec::new() })
+    }
+
+    /// Connects to the next server, at the first address at which one answers.
+    fn connect_again(&self, deadline: &Deadline) -> Result<Arc<dyn Store>> {
+        let connect = |address: &str, deadline: &Deadline| {
+            let greeter = self.client.greeter.clone();
+            let mut store = Self::connect("Exchange::join", address.to_owned(), greeter, None, deadline)?;
+            store.addresses.clone_from(&self.addresses);
+            Ok(Arc::new(store))
+        };
+        if self.addresses.len() < 2 {
+            return Ok(connect(&self.client.address, deadline)?);
+        }
+        let mut last = None;
+        let found = deadline.until(|| {
+            for address in &self.addresses {
+                match connect(address, &Deadline::after(TRY.min(deadline.remaining()))) {
+                    Ok(store) => return Ok(Some(store)),
+                    Err(error) => last = Some(error),
+                }
+            }
+            Ok(None)
+        })?;
+        match (found, last) {
+            (Some(store), _) => Ok(store),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(deadline.error("Exchange::join", "rank 0 is not reached")),
+        }
     }
 
     /// The address of the server, as this rank reaches it.
@@ -243,6 +278,19 @@ impl Store for Tcp {
         self.ask("Store::ended", "", &Request::Ended { ids: ids.to_vec() }, within, |reader| {
             codec::read_departures(reader).filter(|ends| ends.len() == ids.len())
         })
+    }
+
+    fn goes_with(&self, id: u64) -> Result<bool> {
+        Ok(self.client.depends_on_rank_0() && self.ended(&[id], SLACK)?.iter().any(Option::is_some))
+    }
+
+    fn again(&self, pause: Duration, within: Duration) -> Option<Result<Arc<dyn Store>>> {
+        if !self.client.depends_on_rank_0() {
+            return None;
+        }
+        let deadline = Deadline::after(within);
+        self.client.hang_up(pause, &deadline);
+        Some(self.connect_again(&deadline))
     }
 }
 

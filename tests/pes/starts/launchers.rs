@@ -1,7 +1,9 @@
 //! Environments that say what cannot be: errors, and no PE alone where others were meant.
 
-use gpucomm::nvshmem::Context;
-use gpucomm::{Backend, Error};
+use std::net::{Ipv4Addr, TcpListener};
+
+use gpucomm::nvshmem::{Context, Pe};
+use gpucomm::{Backend, Error, Launch};
 
 use crate::support::{Seat, as_pes_with, errors};
 
@@ -98,5 +100,26 @@ fn a_launcher_of_one() {
         let ctx = start(seat).unwrap();
         assert_eq!(ctx.n_pes(), 1);
         assert!(ctx.finalize().unwrap().is_empty());
+    });
+}
+
+/// A launch is joined again and again, by the same processes at the same address.
+#[test]
+fn a_launch_again_and_again() {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let variables = [
+        ("GPUCOMM_RANK", "{pe}"),
+        ("GPUCOMM_SIZE", "{n_pes}"),
+        ("GPUCOMM_LOCAL_RANK", "{pe}"),
+        ("GPUCOMM_STORE", &format!("tcp://127.0.0.1:{port}")),
+    ];
+    as_pes_with(&[2], &variables, |seat| {
+        for _ in 0..6 {
+            let launch = Launch::from_env().unwrap();
+            let ctx = seat.start_as(Context::builder().launch(&launch).unwrap().timeout(seat.limit())).unwrap();
+            assert_eq!((ctx.pe(), ctx.n_pes()), (Pe(seat.pe), seat.n_pes));
+            drop(ctx.alloc::<u32>(100).unwrap());
+            assert!(ctx.finalize().unwrap().is_empty());
+        }
     });
 }
