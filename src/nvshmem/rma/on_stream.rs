@@ -65,7 +65,8 @@ impl Context {
     /// the transfers that `f` asks for, which begin when `stream` has come to them and go on side by side, and behind them what waits for all of them.
     ///
     /// They are enqueued when `f` has returned, and none where it fails. Later work of `stream` finds all of them done: what was put is at the other PEs, what
-    /// was got is here. The library has streams of its own for them, so they are no part of a graph.
+    /// was got is here. The library has streams of its own for them, so they are no part of a graph. It waits for the transfers of all scopes: one that
+    /// is held up on its stream holds up later ones on other streams.
     ///
     /// ```
     /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};

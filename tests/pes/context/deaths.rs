@@ -338,3 +338,92 @@ fn one_without_a_watchdog_lives() {
         },
     );
 }
+
+/// One is stopped, as by a debugger, for longer than the others wait for it. They say that it has not come. When it goes on, it is told that they have given up.
+#[test]
+fn one_that_is_stopped() {
+    as_pes_that_end(
+        &[3],
+        |seat| {
+            let ctx = seat.start_as(seat.builder().timeout(slower(1.0))).unwrap();
+            if ctx.status() == Status::LimitedMpg {
+                std::process::exit(RETURNED);
+            }
+            let ids = seat.gather(&std::process::id().to_string());
+            ctx.reclaim().unwrap();
+            seat.meet();
+            let signal = |number: i32, id: &str| {
+                // SAFETY: a process of this test, which lives.
+                assert_eq!(unsafe { libc::kill(id.parse().unwrap(), number) }, 0);
+            };
+            if seat.pe == 1 {
+                signal(libc::SIGSTOP, &ids[1]);
+            }
+            hurry();
+            println!("{}", ctx.alloc::<u32>(4).map(drop).expect_err("PE 1 does not come in time"));
+            // Nobody ends before all were told.
+            let exchange = seat.exchange.within(slower(SOON));
+            exchange.set(&format!("told/{}", seat.pe), b"").unwrap();
+            if seat.pe == 0 {
+                exchange.get_from(2, "told/2").unwrap();
+                signal(libc::SIGCONT, &ids[1]);
+            }
+            for pe in 0..3 {
+                exchange.get_from(pe, &format!("told/{pe}")).unwrap();
+            }
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            for (pe, end) in ends.iter().enumerate() {
+                assert_eq!(end.code, Some(RETURNED), "{}", report(ends));
+                let says = if pe == 1 { "given up" } else { "PE 1 has not come" };
+                let is_told = end.text.contains("Context::alloc: ") && end.text.contains(says);
+                assert!(is_told || end.text.is_empty(), "{}", report(ends));
+            }
+        },
+    );
+}
+
+/// In the environment of the emulator: one dies at this of its operations.
+const FAULTS: &str = "GPUCOMM_EMULATOR_FAULTS";
+
+/// Wherever one dies, the other one is told so, and has no wrong sum.
+#[test]
+fn one_that_dies_at_each_of_its_operations() {
+    if gpucomm::backend() != gpucomm::Backend::Emulator {
+        return;
+    }
+    // A reduction on a stream, one that the host waits for, a split and a free.
+    for operation in [10, 11, 13, 15] {
+        as_pes_that_end_with(
+            &[2],
+            &[(FAULTS, &format!("die=rank1@op{operation}"))],
+            |seat| {
+                let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+                hurry();
+                // Who waits for a stream is not told of deaths.
+                gpucomm::set_default_timeout(slower(1.0));
+                let stream = Stream::new(seat.device).unwrap();
+                let round = |number: u32| -> Result<()> {
+                    let mut source = ctx.alloc::<u32>(50)?;
+                    source.fill(&stream, seat.pe as u32 + number)?;
+                    ctx.barrier_all_on_stream(&stream)?;
+                    let (mut world, mut dest) = (ctx.world()?, ctx.alloc::<u32>(50)?);
+                    world.reduce_on_stream(Sum, &mut dest, &source, &stream)?;
+                    assert_eq!(dest.to_vec(&stream)?, [1 + 2 * number; 50]);
+                    world.reduce(Sum, &mut dest, &source)?;
+                    drop(world.split_strided(TeamPe(0), 1, seat.n_pes, &TeamConfig::default())?);
+                    ctx.quiet()
+                };
+                println!("{}", (0..6).try_for_each(round).expect_err("PE 1 has died"));
+                std::process::exit(RETURNED);
+            },
+            |ends| {
+                let end = &ends[0];
+                assert!(matches!(end.code, Some(RETURNED | WATCHDOG_EXIT_CODE)), "{operation}: {}", report(ends));
+                let says = if operation == 10 { "not done within" } else { "1 has died" };
+                assert!(end.text.contains(says) && !end.text.contains("too late"), "{operation}: {}", report(ends));
+            },
+        );
+    }
+}

@@ -134,6 +134,38 @@ fn under_work() {
     });
 }
 
+/// Puts are under way as both ends are dropped: none of them lands in memory that is allocated later.
+#[test]
+fn under_puts() {
+    with_context(|here| {
+        const BYTES: usize = 1 << 18;
+        let (ctx, stream, next) = (here.ctx, here.stream, here.next(1));
+        for round in 0..8 {
+            let target = ctx.alloc::<u8>(BYTES).unwrap();
+            let mut source = ctx.alloc::<u8>(BYTES).unwrap();
+            source.fill(stream, 0xee).unwrap();
+            ctx.put_on_stream(&target, &source, next, stream).unwrap();
+            match round % 4 {
+                1 => ctx.nonblocking_on_stream(stream, |scope| scope.put(&target, &source, next)).unwrap(),
+                2 => ctx.nonblocking(|scope| scope.put(target.as_symmetric(), source.as_slice(), next)).unwrap(),
+                3 => {
+                    if let Some(mut there) = target.peer(next).unwrap() {
+                        there.copy_from(stream, &source).unwrap();
+                    }
+                }
+                _ => {}
+            }
+            drop((target, source));
+            ctx.reclaim().unwrap();
+            let later = [(); 2].map(|()| ctx.alloc::<u8>(BYTES).unwrap());
+            ctx.barrier_all().unwrap();
+            later.iter().for_each(|later| same("zeros", &later.to_vec(stream).unwrap(), &vec![0; BYTES]));
+            // Nobody puts the next before all have looked.
+            ctx.barrier_all().unwrap();
+        }
+    });
+}
+
 /// All free one buffer, and what they have dropped before goes with it: there is room for as much again at once.
 #[test]
 fn freed_by_all_at_once() {

@@ -60,6 +60,32 @@ fn a_signal_to_oneself_overtakes_the_wait() {
     });
 }
 
+/// Scopes on two streams, one of them behind a wait. The library may hold up the other one as well, until the signal comes on a third stream.
+#[test]
+fn a_scope_beside_one_behind_a_wait() {
+    with_context(|here| {
+        if !here.is_whole() {
+            return;
+        }
+        let (ctx, stream, me) = (here.ctx, here.stream, Pe(here.pe()));
+        let [other, third] = [(); 2].map(|()| Stream::new(ctx.device()).unwrap());
+        let signals = ctx.alloc_signals(1).unwrap();
+        let [behind, beside] = [(); 2].map(|()| ctx.alloc::<u32>(64).unwrap());
+        let [first, second] = [1, 2].map(|value| DeviceBuffer::from_slice(stream, &[value; 64]).unwrap());
+        stream.synchronize().unwrap();
+        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), stream).unwrap();
+        ctx.nonblocking_on_stream(stream, |scope| scope.put(&behind, &first, me)).unwrap();
+        ctx.nonblocking_on_stream(&other, |scope| scope.put(&beside, &second, me)).unwrap();
+        assert!(!stream.query().unwrap());
+        ctx.signal_op_on_stream(signals.at(0), SignalOp::Set(1), me, &third).unwrap();
+        for stream in [stream, &other] {
+            stream.wait(here.seat.limit()).unwrap();
+        }
+        assert_eq!((behind.to_vec(stream).unwrap(), beside.to_vec(stream).unwrap()), (vec![1; 64], vec![2; 64]));
+        here.settle();
+    });
+}
+
 #[test]
 fn streams_wait_for_values() {
     with_context(|here| {
