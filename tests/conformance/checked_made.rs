@@ -30,6 +30,7 @@ fn differ(case: &str, comm: &Communicator, stream: &Stream) -> Result<()> {
         "ranks" => revoked()?.shrink(if odd { &[1] } else { &[0] }).map(drop),
         "colours" => revoked()?.split_with(Some(0), 0, &Config::new().min_ctas(1 + i32::from(odd))).map(drop),
         "ended" => revoked()?.shrink(&[0]).map(drop),
+        "closed" => revoked()?.split(Some(0), 0).map(drop),
         "collective" if rank == 0 => Ok(()),
         "collective" if odd => {
             let mut x = DeviceBuffer::<f32>::zeroed(stream, 12)?;
@@ -75,6 +76,7 @@ const CASES: &[Case] = &[
     ("ranks", &["a shrink without [0]", "a shrink without [1]"]),
     ("colours", &["a configuration with min_ctas 1", "a configuration with min_ctas 2"]),
     ("ended", &["the test wants it"]),
+    ("closed", &["rank 3", "expected a split", "it was revoked, and closed or dropped then"]),
     ("collective", &["a shrink without [0]", "all_reduce of 12 f32"]),
     ("configuration", &["a configuration with min_ctas 1", "a configuration with min_ctas 2"]),
     ("message", &["recv of 12 f32 from rank 0", "has closed its communicator"]),
@@ -95,6 +97,9 @@ pub fn one_differs(role: Role) {
         let _ = comm.close(slower(5.0));
     } else if case == "ended" && role.rank == role.size - 1 {
         let _ = comm.abort("the test wants it");
+    } else if case == "closed" && role.rank == role.size - 1 {
+        drop(comm.revoke("the test revokes").unwrap());
+        let _ = comm.close(slower(5.0));
     } else {
         let error = match differ(&case, &comm, &stream) {
             Err(error) => error,
@@ -128,6 +133,7 @@ fn check(ranks: usize, (name, holds): &Case) {
         // The rank that is left out may learn first that another rank has aborted.
         "ended" => ranks - 2..=ranks - 1,
         "message" | "late message" => 1..=1,
+        "closed" => ranks - 1..=ranks - 1,
         _ => ranks..=ranks,
     };
     assert!(many.contains(&right.len()), "{name}: {told:#?}");

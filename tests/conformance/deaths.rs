@@ -19,7 +19,8 @@ const CHILD: &str = "deaths::child";
 
 /// Where the ranks meet.
 const PLACE: &str = "GPUCOMM_TEST_PLACE";
-/// What they do meanwhile, which rank it is, how it ends, and at which use: separated by spaces.
+/// What they do meanwhile, which rank it is, how it ends, and at which use: separated by spaces. A test that finds this in its
+/// environment takes that case alone.
 const CASE: &str = "GPUCOMM_TEST_CASE";
 
 /// What the victim does at that use.
@@ -322,6 +323,11 @@ fn sweep(scenario: &str, how: How) {
         for size in rank_counts(&[3]) {
             let mut rng = rng(&format!("{scenario} {how:?}"));
             let cases = match (is_thorough(), how) {
+                _ if std::env::var_os(CASE).is_some() => {
+                    let case = Case::of_this_process();
+                    let is_this = case.scenario == scenario && case.how == how;
+                    if is_this { vec![(case.victim, case.nth)] } else { Vec::new() }
+                }
                 (true, _) => (0..size).flat_map(|victim| (1..=USES).map(move |nth| (victim, nth))).collect(),
                 (false, How::Dies) => vec![(rng.usize(..size), rng.usize(1..=USES / 2))],
                 (false, How::Stops) => Vec::new(),
