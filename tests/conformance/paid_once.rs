@@ -160,3 +160,24 @@ fn a_drop_with_a_long_timeout() {
         }
     });
 }
+
+/// What each waits for is its own, but the time is that of all.
+#[test]
+fn drops_of_one_thread_behind_streams_of_their_own() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let timeout = slower(3.0);
+            let all: Vec<_> = (0..4)
+                .map(|_| {
+                    let (mut streams, held): (Vec<_>, Vec<_>) = places().into_iter().take(1).map(occupied).unzip();
+                    streams.extend(places().into_iter().take(ranks).skip(1).map(|one| Stream::new(one).unwrap()));
+                    (at_work(&streams, timeout), held)
+                })
+                .collect();
+            let (cliques, held): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+            let times: Vec<_> = cliques.into_iter().map(|clique| timed(|| drop(clique))).collect();
+            drop(held);
+            assert!(times.iter().skip(1).all(|time| *time < timeout / 2), "{times:?}");
+        }
+    });
+}

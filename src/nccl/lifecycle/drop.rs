@@ -131,13 +131,16 @@ fn why_dropped(members: &[Arc<Inner>]) -> String {
 /// free next. NCCL has had time to stop them since they failed, so all drops together wait as long
 /// as one.
 fn wait_until_left(members: &[Arc<Inner>]) {
-    let spent = in_vain::spent();
-    let has_left = |inner: &Arc<Inner>| {
-        let Some(failed) = inner.fate().failed_at() else { return true };
-        let allowed = inner.timeout().min(GRACE).saturating_sub(spent).max(STOPPING);
-        Deadline::since(failed, allowed).expired() || inner.has_left()
+    let wait = in_vain::Wait::begin();
+    let allowed = |inner: &Arc<Inner>| inner.timeout().min(GRACE).saturating_sub(wait.spent).max(STOPPING);
+    let is_late = |inner: &Arc<Inner>| {
+        let failed = inner.fate().failed_at();
+        failed.is_none_or(|failed| Deadline::since(failed, allowed(inner)).expired())
     };
-    wait_until(|| members.iter().all(has_left));
+    wait_until(|| members.iter().all(|inner| is_late(inner) || inner.has_left()));
+    if !members.iter().all(|inner| inner.fate().failed_at().is_none() || inner.has_left()) {
+        wait.was_in_vain();
+    }
 }
 
 #[cfg(all(test, gpucomm_emulator))]

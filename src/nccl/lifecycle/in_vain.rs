@@ -29,7 +29,8 @@ pub(super) fn spent() -> Duration {
     last.filter(|(end, _)| end.elapsed() < AT_ONCE).map_or(Duration::ZERO, |(_, spent)| spent)
 }
 
-/// A wait of this thread, from its begin on.
+/// A wait of this thread, from its begin on. What comes right after its end comes right after what
+/// came right before it, also where it was not in vain.
 pub(super) struct Wait {
     pub(super) start: Instant,
     /// What was [`spent`] before it.
@@ -42,9 +43,16 @@ impl Wait {
     }
 
     /// The next waits of this thread have less time.
-    pub(super) fn was_in_vain(self) {
-        let spent = self.spent + self.start.elapsed();
-        let _ = SPENT.try_with(|last| last.set(Some((Instant::now(), spent))));
+    pub(super) fn was_in_vain(mut self) {
+        self.spent += self.start.elapsed();
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if !self.spent.is_zero() {
+            let _ = SPENT.try_with(|last| last.set(Some((Instant::now(), self.spent))));
+        }
     }
 }
 
