@@ -128,7 +128,8 @@ impl Communicator {
     }
 
     /// Whether its ranks compare what they do before it is launched: those of a clique, and those that were started
-    /// [checked](Self::init_rank_over), with what was made of them since. Wraps nothing.
+    /// [checked](Self::init_rank_over), with what was made of them since. What has [grown](Self::grow) by ranks of other
+    /// processes is checked only if it grew [over an exchange](Self::grow_over). Wraps nothing.
     ///
     /// ```
     /// # use gpucomm::{Communicator, Clique, Device, UniqueId};

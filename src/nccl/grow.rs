@@ -143,7 +143,8 @@ impl Communicator {
     }
 
     /// [Invites](Communicator::invite) and [grows](Communicator::grow) over an exchange of all ranks, the new ones too, which call
-    /// [`Communicator::join_over`]: those that there are have the same numbers in both, and rank 0 invites the others.
+    /// [`Communicator::join_over`]: those that there are have the same numbers in both, and rank 0 invites the others. What grows from a
+    /// [checked](Communicator::is_checked) communicator is checked.
     ///
     /// # Errors
     /// As [`Communicator::invite`] and [`Communicator::grow`]; [`Error::InvalidUsage`] for a rank of a clique; [`Error::InvalidArgument`] where
@@ -186,16 +187,20 @@ impl Communicator {
     pub fn grow_over(&self, exchange: &Exchange) -> Result<Self> {
         const OPERATION: &str = "grow_over";
         // Whatever is wrong here, the other ranks learn of it.
-        let ready = self.ready_to_grow(OPERATION, exchange).map(|ready| (ready, encode_size(self.size())));
+        let own = Comes::Grows { size: self.size() as u64, is_checked: self.is_checked() };
+        let ready = self.ready_to_grow(OPERATION, exchange).map(|ready| (ready, own.encode()));
         let ((more, threads), gathered) = exchange.gather_ready(OPERATION, ready)?;
-        agree(OPERATION, &gathered)?;
+        let is_checked = agree(OPERATION, &gathered)?;
         let name = exchange.share(OPERATION, || {
             let invitations = self.invite(more)?.into_iter().map(Invitation::into_bytes);
             Ok(invitations.collect::<Result<Vec<_>>>()?.concat())
         })?;
+        let listener = threads.listener(exchange, &name, is_checked)?;
         let Threads { helper, departures, .. } = threads;
         let grow = || self.grow_on(OPERATION, more, Some(helper));
-        start_over_exchange::unless_gone(OPERATION, exchange, (departures, &name), self.inner(), grow)
+        let grown = start_over_exchange::unless_gone(OPERATION, exchange, (departures, &name), self.inner(), grow)?;
+        listener.into_iter().for_each(|listener| listener.listen(grown.inner()));
+        Ok(grown)
     }
 
     /// Checks whether this rank can grow over an exchange. Returns by how many ranks, and the
@@ -214,7 +219,7 @@ impl Communicator {
         }
         let more = exchange.size() - self.size();
         grow::ready(operation, self.inner(), more)?;
-        Ok((more, Threads::start(operation, self.device(), false)?))
+        Ok((more, Threads::start(operation, self.device(), self.is_checked())?))
     }
 
     /// As [`Communicator::join`], over an exchange of all ranks: see [`Communicator::grow_over`], where there is an example.
@@ -230,56 +235,85 @@ impl Communicator {
         const OPERATION: &str = "Communicator::join_over";
         let ready = check_unchecked(OPERATION, options)
             .and_then(|()| version::needs(OPERATION, grow::FIRST))
-            .and_then(|()| Threads::start(OPERATION, device, false));
-        let (threads, gathered) = exchange.gather_ready(OPERATION, ready.map(|threads| (threads, encode_size(0))))?;
-        agree(OPERATION, &gathered)?;
-        let Threads { helper, departures, .. } = threads;
+            .and_then(|()| Threads::start(OPERATION, device, true));
+        let ready = ready.map(|threads| (threads, Comes::Joins.encode()));
+        let (threads, gathered) = exchange.gather_ready(OPERATION, ready)?;
+        let is_checked = agree(OPERATION, &gathered)?;
         let bytes = exchange.share(OPERATION, || Err(Error::argument(OPERATION, "rank", "one that is invited", 0)))?;
         let (all, _) = bytes.as_chunks::<{ Invitation::BYTES }>();
         let own = all.iter().map(|bytes| Invitation::from_bytes(*bytes)).find(|one| one.rank() == exchange.rank());
         let nobody = || Error::argument(OPERATION, "rank", "one that is invited", exchange.rank());
+        let listener = threads.listener(exchange, &bytes, is_checked)?;
+        let Threads { helper, departures, .. } = threads;
         let starting = own.ok_or_else(nobody)?.begin(OPERATION, device, Some(options), Some(helper))?;
-        start_over_exchange::wait(OPERATION, exchange, (departures, &bytes), starting).map(Self::from_inner)
+        let inner = start_over_exchange::wait(OPERATION, exchange, (departures, &bytes), starting)?;
+        listener.into_iter().for_each(|listener| listener.listen(&inner));
+        Ok(Self::from_inner(inner))
     }
 }
 
-/// What a rank publishes before it grows over an exchange: the size of its communicator, or 0 if it
-/// joins.
-fn encode_size(size: usize) -> Vec<u8> {
-    (size as u64).to_le_bytes().to_vec()
+/// What a rank comes to, which it publishes before it grows over an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    Joins,
+    Grows { size: u64, is_checked: bool },
+}
+
+impl Comes {
+    fn encode(self) -> Vec<u8> {
+        match self {
+            Self::Joins => Vec::new(),
+            Self::Grows { size, is_checked } => [&size.to_le_bytes()[..], &[u8::from(is_checked)]].concat(),
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let Some((size, is_checked)) = bytes.split_first_chunk() else {
+            return bytes.is_empty().then_some(Self::Joins);
+        };
+        let [is_checked] = <[u8; 1]>::try_from(is_checked).ok()?;
+        Some(Self::Grows { size: u64::from_le_bytes(*size), is_checked: is_checked != 0 })
+    }
+
+    fn describe(self) -> String {
+        match self {
+            Self::Joins => "join_over".to_owned(),
+            Self::Grows { size, is_checked } => {
+                format!("grow_over of a {}communicator of {size} ranks", if is_checked { "checked " } else { "" })
+            }
+        }
+    }
 }
 
 /// Checks that the first ranks of an exchange grow and all others join them. All ranks get the same
-/// result.
-fn agree(operation: &'static str, gathered: &[Vec<u8>]) -> Result<()> {
-    let describe = |size| match size {
-        0 => "join_over".to_owned(),
-        size => format!("grow_over of a communicator of {size} ranks"),
-    };
-    let mut first = None;
+/// result: whether the communicator is checked.
+fn agree(operation: &'static str, gathered: &[Vec<u8>]) -> Result<bool> {
+    let (mut first, mut checked) = (None, false);
     for (rank, bytes) in gathered.iter().enumerate() {
-        let Ok(size) = <[u8; 8]>::try_from(bytes.as_slice()).map(u64::from_le_bytes) else {
+        let Some(comes) = Comes::decode(bytes) else {
             let reason = format!("expected what it comes to, got {} bytes that are something else", bytes.len());
             return Err(Error::Exchange { operation, key: format!("rank {rank}"), reason });
         };
-        let before = *first.get_or_insert(size);
-        let (expected, got) = match rank {
-            0 if size == 0 => ("grow_over, as rank 0 invites the others".to_owned(), describe(size)),
-            _ => (describe(if (rank as u64) < before { before } else { 0 }), describe(size)),
+        let expected = match *first.get_or_insert(comes) {
+            Comes::Joins => "grow_over, as rank 0 invites the others".to_owned(),
+            grows @ Comes::Grows { size, is_checked } => {
+                checked = is_checked;
+                if (rank as u64) < size { grows.describe() } else { Comes::Joins.describe() }
+            }
         };
-        if expected != got {
+        if expected != comes.describe() {
             return Err(Error::Disagreement {
                 operation,
                 rank,
                 peer: usize::from(rank == 0),
                 expected,
-                got,
+                got: comes.describe(),
                 departed: false,
                 in_part: false,
             });
         }
     }
-    Ok(())
+    Ok(checked)
 }
 
 impl Clique {

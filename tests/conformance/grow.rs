@@ -269,8 +269,9 @@ const CHILD: &str = "grow::child";
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(20.0));
-    let roles: [(&str, fn(Role) -> Result<()>); 10] = [
+    let roles: [(&str, fn(Role) -> Result<()>); 11] = [
         ("grows", grows),
+        ("grows checked", grows_checked),
         ("dies", dies),
         ("first refused", |role| refused(role, false)),
         ("last refused", |role| refused(role, true)),
@@ -363,6 +364,43 @@ fn processes_grow() {
     });
 }
 
+/// What comes of a checked communicator is checked, and the ranks that join it, too.
+fn grows_checked(role: Role) -> Result<()> {
+    let exchange = exchange(role)?;
+    let before: usize = std::env::var(BEFORE).expect(BEFORE).parse().expect(BEFORE);
+    let comm = if role.rank < before {
+        let first: Vec<_> = (0..before).collect();
+        let options = InitOptions { checked: true, ..InitOptions::default() };
+        // SAFETY: all processes of one test run the same role.
+        let old = unsafe { Communicator::init_rank_over(role.device()?, &exchange.subset(&first)?, &options) }?;
+        let grown = old.grow_over(&exchange)?;
+        old.close(slower(20.0))?;
+        grown
+    } else {
+        // SAFETY: as above.
+        unsafe { Communicator::join_over(role.device()?, &exchange, &InitOptions::default()) }?
+    };
+    assert!(comm.is_checked());
+    use_it(&comm)?;
+    let stream = &Stream::new(comm.device())?;
+    let mut x = DeviceBuffer::<f32>::zeroed(stream, 4 + role.rank / (role.size - 1))?;
+    let error = comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).expect_err("the last rank differs");
+    assert!(matches!(error, Error::Disagreement { .. }), "{error}");
+    Ok(())
+}
+
+#[test]
+fn processes_of_a_checked_communicator_grow() {
+    watched(120.0, || {
+        if gpucomm::backend() != Backend::Emulator && gpucomm::nccl::version().unwrap() < FIRST {
+            return skip("NCCL is older than 2.29.2");
+        }
+        for ranks in rank_counts(&[2, 4]) {
+            all_succeed(start("grows checked", ranks, ranks / 2), slower(60.0));
+        }
+    });
+}
+
 /// How long calls may take: far longer than it takes to be told.
 const PATIENT: f64 = 60.0;
 
@@ -391,7 +429,7 @@ fn dies(role: Role) -> Result<()> {
     let old = first(role)?;
     if role.rank + 1 == role.size {
         // It is ready, and joins.
-        exchange.all_gather(&[1, 0, 0, 0, 0, 0, 0, 0, 0])?;
+        exchange.all_gather(&[1])?;
         exchange.broadcast(0, &[])?;
         std::process::exit(0);
     }

@@ -85,6 +85,12 @@ impl Threads {
             listener: is_checked.then(|| ListenerThread::start(operation)).transpose()?,
         })
     }
+
+    /// What a communicator that goes by `name` in `exchange` compares, if it `is_checked`.
+    pub(crate) fn listener(&self, exchange: &Exchange, name: &[u8], is_checked: bool) -> Result<Option<PeerListener>> {
+        let thread = self.listener.clone().filter(|_| is_checked);
+        thread.map(|thread| Ok(PeerListener::new(thread, OverExchange::new(exchange.named(name)?, None)))).transpose()
+    }
 }
 
 /// Starts the rank that this process is in `exchange`. Returns the id of the communicator, too, which
@@ -146,12 +152,9 @@ fn begin(
     options: &InitOptions,
     threads: Threads,
 ) -> Result<Arc<Inner>> {
-    let Threads { helper, departures, listener } = threads;
-    let listener = match listener {
-        // Named by the id: in a start that failed before, not all ranks may have come here.
-        Some(thread) => Some(PeerListener::new(thread, OverExchange::new(exchange.named(id.as_bytes())?, None))),
-        None => None,
-    };
+    // Named by the id: in a start that failed before, not all ranks may have come here.
+    let listener = threads.listener(exchange, id.as_bytes(), true)?;
+    let Threads { helper, departures, .. } = threads;
     let options = InitOptions { checked: false, ..options.clone() };
     let (size, rank) = (exchange.size(), exchange.rank());
     let starting = start::begin_rank(operation, device, size, vec![*id], rank, &options, Some(helper))?;

@@ -109,6 +109,14 @@ impl Board {
     }
 }
 
+/// How many bytes a file of this process may have, as `ulimit -f` says.
+fn longest_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the limit is valid for a write. Where the call fails, it stays as it is.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
+}
+
 /// The memory that all ranks share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -126,6 +134,10 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// Makes it for so many ranks, and says where others find it. `None` if there is no room for it.
     fn create(ranks: usize) -> Option<(Self, String)> {
+        if Self::bytes(ranks) as u64 > longest_file() {
+            // To write it would end the process, by SIGXFSZ.
+            return None;
+        }
         let draw = || RandomState::new().hash_one(std::process::id());
         let name = format!("gpucomm-board-{:016x}{:016x}", draw(), draw());
         let c_name = std::ffi::CString::new(&*name).ok()?;
