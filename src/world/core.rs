@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
 use super::completion::Looks;
@@ -274,11 +274,13 @@ impl Core {
         let goes_on = move || alive.load(Ordering::Acquire) && me.upgrade().is_some_and(|core| core.is_up(number));
         match (&*self.source.lock(), seats) {
             (Source::Far(exchange), [seat, ..]) => {
-                listen::others(exchange, goes_on.clone(), self.alarm(number))?;
+                let (leaves, left) = mpsc::channel();
+                let leaves = move |rank| leaves.send(rank).unwrap_or_default();
+                listen::others(exchange, goes_on.clone(), leaves, self.alarm(number))?;
                 if !self.options.sequenced {
                     return Ok(Order::None);
                 }
-                order::follow(exchange, seat.rank, &seat.queue, goes_on, self.alarm(number))
+                order::follow(exchange, &seat.queue, left, goes_on, self.alarm(number))
             }
             _ if self.options.sequenced => Ok(Order::here()),
             _ => Ok(Order::None),

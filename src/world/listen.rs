@@ -45,10 +45,12 @@ pub(super) fn tell(exchange: &Exchange, cause: Option<&Error>) -> Telling {
     Telling(Some(telling))
 }
 
-/// Has a thread listen what becomes of the others, as long as `goes_on` says so.
+/// Has a thread listen what becomes of the others, as long as `goes_on` says so. `leaves` is called with each rank that
+/// leaves in good order.
 pub(super) fn others(
     exchange: &Exchange,
     goes_on: impl Fn() -> bool + Send + 'static,
+    leaves: impl Fn(usize) + Send + 'static,
     fails: impl Fn(&Error) + Send + 'static,
 ) -> Result<()> {
     let own = exchange.within(LOOK);
@@ -56,7 +58,10 @@ pub(super) fn others(
         let mut left: Vec<_> = (0..own.size()).filter(|rank| *rank != own.rank()).collect();
         while !left.is_empty() && goes_on() {
             match look(&own, &left) {
-                Ok(gone) => left.retain(|rank| !gone.contains(rank)),
+                Ok(gone) => {
+                    left.retain(|rank| !gone.contains(rank));
+                    gone.into_iter().for_each(&leaves);
+                }
                 Err(Heard::Failed(error)) => return fails(&error),
                 Err(Heard::Nothing) => thread::sleep(LOOK),
             }

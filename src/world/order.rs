@@ -75,19 +75,23 @@ impl Order {
 /// How long a look into the store takes.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// The key with the number of the last entry of the log.
+const TURNS: &str = "world/turns";
+
 /// The key of an entry of the log.
 fn entry(number: i64) -> String {
     format!("world/turn/{number}")
 }
 
-/// Follows the log of the store for one rank, and adds to it, on three threads that end when `goes_on` says no.
+/// Follows the log of the store for one rank, and adds to it, on three threads that end when `goes_on` says no. `left` gives
+/// the ranks that leave in good order.
 ///
 /// # Errors
 /// [`Error::InvalidUsage`] where no thread can be started.
 pub(super) fn follow(
     exchange: &Exchange,
-    rank: usize,
     queue: &Arc<Queue>,
+    left: Receiver<usize>,
     goes_on: impl Fn() -> bool + Clone + Send + 'static,
     fails: impl Fn(&Error) + Clone + Send + 'static,
 ) -> Result<Order> {
@@ -102,7 +106,7 @@ pub(super) fn follow(
     let (mut log, positions) = (Log::new(exchange.within(LOOK)), mpsc::channel());
     let still = goes_on.clone();
     spawn("gpucomm-order", move || {
-        if let Err(error) = read(&own, rank, &queue, &positions.0, &goes_on) {
+        if let Err(error) = read(&own, &queue, &left, &positions.0, &goes_on) {
             fails(&error);
         }
     })?;
@@ -125,7 +129,7 @@ fn append(exchange: &Exchange, turns: &Receiver<Arc<str>>, goes_on: &impl Fn() -
             all.push('\n');
             all.push_str(&next);
         }
-        let number = exchange.add("world/turns", 1)?;
+        let number = exchange.add(TURNS, 1)?;
         exchange.set(&entry(number), all.as_bytes())?;
     }
     Ok(())
@@ -138,13 +142,18 @@ const PUBLISH: i64 = 256;
 /// it is to be published.
 fn read(
     exchange: &Exchange,
-    rank: usize,
     queue: &Queue,
+    left: &Receiver<usize>,
     positions: &Sender<i64>,
     goes_on: &impl Fn() -> bool,
 ) -> Result<()> {
-    let mut number = 1;
+    let (mut number, mut leaving, rank) = (1, Vec::new(), exchange.rank());
     while goes_on() {
+        leaving.extend(left.try_iter());
+        // A rank that leaves has added all its turns before. They end where the log ends now.
+        if !leaving.is_empty() && last_entry(exchange).is_some_and(|last| last < number) {
+            leaving.drain(..).for_each(|rank| queue.leaves(rank));
+        }
         let text = match exchange.get(&entry(number)) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(Error::Timeout { .. }) => continue,
@@ -162,6 +171,14 @@ fn read(
         number += 1;
     }
     Ok(())
+}
+
+/// The number of the last entry of the log. `None` if the store does not tell it now.
+fn last_entry(exchange: &Exchange) -> Option<i64> {
+    match exchange.try_get(TURNS).ok()? {
+        Some(bytes) => std::str::from_utf8(&bytes).ok()?.parse().ok(),
+        None => Some(0),
+    }
 }
 
 /// The entries of the log that are in the store, as one rank knows them.

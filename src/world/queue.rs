@@ -61,12 +61,45 @@ struct Lanes {
     waiting: HashMap<Arc<str>, VecDeque<Arc<dyn Task>>>,
     /// What it says: whose turn it is.
     turns: VecDeque<Arc<str>>,
+    /// The ranks that have left. All turns that they have given are here, or were.
+    left: Vec<usize>,
 }
 
 impl Lanes {
     /// Whether it is the turn of this lane, and nothing of it is here.
     fn wait_for(&self, name: &str) -> bool {
         self.turns.front().is_some_and(|turn| &**turn == name) && self.waiting.get(name).is_none_or(VecDeque::is_empty)
+    }
+
+    /// How many turns of a lane are here.
+    fn turns_of(&self, key: &str) -> usize {
+        self.turns.iter().filter(|turn| &***turn == key).count()
+    }
+
+    /// Why one more request of this lane gets no turn, if that is known.
+    fn check_turn(&self, lane: Option<&Lane>) -> Result<(), (Reason, Error)> {
+        let first = lane.map_or(0, Lane::first);
+        if !self.left.contains(&first) {
+            return Ok(());
+        }
+        let key = lane.map_or(NO_LANE, |lane| &*lane.key);
+        let waiting = self.waiting.get(key).map_or(0, VecDeque::len);
+        if waiting < self.turns_of(key) { Ok(()) } else { Err(no_turn(SUBMIT, first)) }
+    }
+
+    /// Takes the requests that wait for a turn that `rank`, which has left, has not given.
+    fn take_without_turn(&mut self, rank: usize) -> Vec<Arc<dyn Task>> {
+        let mut taken = Vec::new();
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|key, tasks| {
+            let first = tasks.front().map(|task| task.meta().terms.lane.as_ref().map_or(0, Lane::first));
+            if first == Some(rank) {
+                taken.extend(tasks.split_off(self.turns_of(key).min(tasks.len())));
+            }
+            !tasks.is_empty()
+        });
+        self.waiting = waiting;
+        taken
     }
 
     fn push(&mut self, task: Arc<dyn Task>) {
@@ -120,6 +153,12 @@ impl Left {
             dropped(task);
         }
     }
+}
+
+/// Why a request gets no turn, of a lane whose turns `rank` has given.
+fn no_turn(operation: &'static str, rank: usize) -> (Reason, Error) {
+    let how = "has shut down its world in good order, and gives this lane no more turns".to_owned();
+    (Reason::Closed, Error::Gone { operation, rank, how })
 }
 
 /// A place in a queue, for one request.
@@ -181,6 +220,9 @@ impl Queue {
 
     /// Whether there is room for one of this lane. Where the rank waits for it, and for nothing else, it gets in however many of others wait.
     fn has_place(&self, state: &State, lane: Option<&Lane>) -> Result<bool, (Reason, Error)> {
+        if let Some(lanes) = &state.lanes {
+            lanes.check_turn(lane)?;
+        }
         match &state.closed {
             Some(closed) => Err((**closed).clone()),
             None if state.held < self.bound => Ok(true),
@@ -279,6 +321,9 @@ impl Queue {
         if let Some(closed) = &state.closed {
             return Err((**closed).clone());
         }
+        if let Some(lanes) = &state.lanes {
+            lanes.check_turn(task.meta().terms.lane.as_ref())?;
+        }
         // Its place is that of the request from now on.
         let own = place.as_mut().and_then(|place| place.queue.take_if(|queue| std::ptr::eq(&**queue, self)));
         if own.is_none() {
@@ -301,6 +346,24 @@ impl Queue {
             lanes.turns.push_back(lane);
         }
         self.has_come(state);
+    }
+
+    /// A rank has left, and all turns that it has given were given to this queue: requests that wait for another one of
+    /// its turns, or will, are refused.
+    pub(super) fn leaves(&self, rank: usize) {
+        let mut state = self.state();
+        let Some(lanes) = &mut state.lanes else { return };
+        lanes.left.push(rank);
+        let tasks = lanes.take_without_turn(rank);
+        state.held -= tasks.len();
+        self.signs.0.fetch_add(1, Ordering::Release);
+        self.has_room(state);
+        self.came.notify_all();
+        for task in tasks {
+            let (reason, error) = no_turn(task.meta().operation, rank);
+            task.refuse(reason, error);
+            dropped(task);
+        }
     }
 
     /// The next request, for the thread of the rank, which looks for one for so long before it sleeps, and meanwhile for what is done; `None` where

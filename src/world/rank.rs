@@ -326,6 +326,7 @@ impl Rank {
             Error::InvalidUsage { reason: said, .. } if reason == Reason::Full => {
                 Error::InvalidUsage { operation, reason: format!("rank {}: {said}", self.terms.rank) }
             }
+            Error::Gone { operation: SUBMIT, rank, how } => Error::Gone { operation, rank, how },
             Error::InvalidUsage { operation: SUBMIT, reason } => Error::InvalidUsage { operation, reason },
             Error::Aborted { reason: said, .. } if reason == Reason::Down => {
                 Error::Aborted { operation, reason: format!("{said}; the world is down until it is rebuilt") }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{At, Lane, Phase, Request, World, WorldOptions};
+use gpucomm::world::{At, Lane, Phase, Reason, Request, Shutdown, World, WorldOptions};
 use gpucomm::{Device, Error, Result};
 
 use super::stores::Faulty;
@@ -39,8 +39,13 @@ fn slow() -> Error {
     Error::Timeout { operation: "Faulty", timeout: Duration::ZERO, detail: "a test".to_owned() }
 }
 
+/// Two worlds of one rank each.
+fn two() -> Option<[World; 2]> {
+    two_over(|_, _, _| Ok(()))
+}
+
 /// Two worlds of one rank each, over stores in which `fault` is called before each operation of a rank.
-fn two(fault: impl Fn(usize, &str, &str) -> Result<()> + Send + Sync + Clone + 'static) -> Option<[World; 2]> {
+fn two_over(fault: impl Fn(usize, &str, &str) -> Result<()> + Send + Sync + Clone + 'static) -> Option<[World; 2]> {
     turn();
     if Device::count().unwrap() < 2 {
         return None;
@@ -77,7 +82,7 @@ fn together(worlds: &[World; 2]) {
 fn stay_until_all_ranks_have_read_them() {
     static PAUSED: AtomicBool = AtomicBool::new(false);
     static STORED: AtomicI64 = AtomicI64::new(0);
-    let worlds = two(|rank, operation, key| {
+    let worlds = two_over(|rank, operation, key| {
         if !is_entry(key) {
             return Ok(());
         }
@@ -109,7 +114,7 @@ fn stay_until_all_ranks_have_read_them() {
 fn of_which_the_store_removes_none_in_time() {
     static FAILED: AtomicUsize = AtomicUsize::new(0);
     static REMOVED: AtomicUsize = AtomicUsize::new(0);
-    let worlds = two(|_, operation, key| {
+    let worlds = two_over(|_, operation, key| {
         if operation == "delete" && is_entry(key) {
             if FAILED.load(Ordering::Relaxed) < 3 {
                 FAILED.fetch_add(1, Ordering::Relaxed);
@@ -128,4 +133,33 @@ fn of_which_the_store_removes_none_in_time() {
     assert_eq!(FAILED.load(Ordering::Relaxed), 3);
     together(&worlds);
     assert!(worlds.iter().all(|world| world.health().phase == Phase::Up));
+}
+
+/// A request that needs a turn of a rank that has left in good order fails at once. The others go on.
+#[test]
+fn of_a_rank_that_has_left() {
+    let Some([first, second]) = two() else { return };
+    let rank = second.rank(1).unwrap().within(slower(600.0));
+    let lanes = [Lane::new("both"), Lane::of("own", [1]).unwrap()];
+    let ask = |lane: usize| rank.clone().lane(&lanes[lane]).submit(Nothing);
+    let is_gone = |answer: gpucomm::world::Answer<Nothing>| {
+        let failed = answer.wait_for(slower(60.0)).expect("an answer at once").unwrap_err();
+        assert!(matches!(&failed.error, Error::Gone { operation: "nothing", rank: 0, .. }), "{failed}");
+        assert_eq!(failed.reason, Reason::Closed);
+    };
+    // The turns of these are in the log before rank 0 leaves.
+    let done = [ask(0), rank.submit(Nothing)];
+    let others = first.rank(0).unwrap();
+    for answer in [others.clone().lane(&lanes[0]).submit(Nothing), others.submit(Nothing)] {
+        answer.wait().unwrap();
+    }
+    let waits = [ask(0), rank.submit(Nothing)];
+    first.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    done.into_iter().for_each(|answer| answer.wait().unwrap());
+    waits.into_iter().for_each(is_gone);
+    // It is known now.
+    is_gone(ask(0));
+    is_gone(rank.submit(Nothing));
+    ask(1).wait().unwrap();
+    assert_eq!((second.health().phase, second.metrics().pending), (Phase::Up, 0));
 }
