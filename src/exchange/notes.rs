@@ -1,6 +1,8 @@
 //! Notes: values that one rank leaves for the others, without a collective call. Checked mode uses them
 //! to compare the operations of ranks.
 
+#[cfg(feature = "world")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::Exchange;
@@ -18,6 +20,14 @@ impl Exchange {
     /// Leaves a note.
     pub(crate) fn leave_note(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
         self.view.store.set(&self.note(key), value, within)
+    }
+
+    /// Returns a function that leaves a note and does not keep the exchange meanwhile. It returns `None` once all handles of
+    /// the exchange are gone.
+    #[cfg(feature = "world")]
+    pub(crate) fn note_for_later(&self, key: &str) -> impl Fn(&[u8], Duration) -> Option<Result<()>> + use<> {
+        let (store, name) = (Arc::downgrade(&self.view.store), self.note(key));
+        move |value, within| Some(store.upgrade()?.set(&name, value, within))
     }
 
     /// Leaves a note, unless there is already one under this key. Returns the value that is now there.

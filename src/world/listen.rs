@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::threads::spawn;
 use crate::callbacks;
+use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::exchange::{Came, Exchange};
 
@@ -17,7 +18,7 @@ pub(super) fn end_key(rank: usize) -> String {
     format!("world/end/{rank}")
 }
 
-/// How long others are told something.
+/// How long one attempt to tell the others takes.
 const TELL: Duration = Duration::from_secs(1);
 
 /// Says when others were told.
@@ -32,17 +33,41 @@ impl Telling {
     }
 }
 
-/// Has another thread tell the others that this rank has failed, or, without a cause, leaves in good order.
+/// Has another thread tell the others that this rank has failed, or, without a cause, leaves in good order. If the store does
+/// not take that in time, tells them again later.
 pub(super) fn tell(exchange: &Exchange, cause: Option<&Error>) -> Telling {
     let text = cause.map(Error::to_string).unwrap_or_default();
     let own = exchange.within(TELL);
     let (told, telling) = mpsc::channel();
     callbacks::run(move || {
-        // Who does not hear of it sees that the process has gone, or is late.
-        let _ = own.leave_note(&end_key(own.rank()), text.as_bytes(), TELL);
+        let key = end_key(own.rank());
+        let result = own.leave_note(&key, text.as_bytes(), TELL);
+        let leave = own.note_for_later(&key);
+        drop(own);
         let _ = told.send(());
+        if !is_over(&result) {
+            // If there is no thread for it, the others find that the process has ended, or is late.
+            let again = move || tell_again(|| leave(text.as_bytes(), TELL));
+            let _ = thread::Builder::new().name("gpucomm-tell".into()).spawn(again);
+        }
     });
     Telling(Some(telling))
+}
+
+/// Whether the others are told, or nobody can be told any more.
+fn is_over(result: &Result<()>) -> bool {
+    matches!(result, Ok(()) | Err(Error::Gone { .. }))
+}
+
+/// Tells the others until they are told, the exchange has ended, or the default timeout has passed. Nobody waits for this.
+fn tell_again(leave: impl Fn() -> Option<Result<()>>) {
+    let deadline = Deadline::after(default_timeout());
+    while !deadline.expired() {
+        thread::sleep(LOOK);
+        if leave().is_none_or(|result| is_over(&result)) {
+            return;
+        }
+    }
 }
 
 /// Has a thread listen what becomes of the others, as long as `goes_on` says so. `leaves` is called with each rank that

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{At, Lane, Phase, Reason, Request, Shutdown, World, WorldOptions};
+use gpucomm::world::{Answer, At, Lane, Phase, Reason, Request, Shutdown, World, WorldOptions};
 use gpucomm::{Device, Error, Result};
 
 use super::stores::Faulty;
@@ -39,13 +39,10 @@ fn slow() -> Error {
     Error::Timeout { operation: "Faulty", timeout: Duration::ZERO, detail: "a test".to_owned() }
 }
 
-/// Two worlds of one rank each.
-fn two() -> Option<[World; 2]> {
-    two_over(|_, _, _| Ok(()))
-}
-
-/// Two worlds of one rank each, over stores in which `fault` is called before each operation of a rank.
-fn two_over(fault: impl Fn(usize, &str, &str) -> Result<()> + Send + Sync + Clone + 'static) -> Option<[World; 2]> {
+/// Two worlds of one rank each, over stores in which `fault` is called before each operation of a rank; and their exchanges.
+fn two(
+    fault: impl Fn(usize, &str, &str) -> Result<()> + Send + Sync + Clone + 'static,
+) -> Option<([World; 2], [Exchange; 2])> {
     turn();
     if Device::count().unwrap() < 2 {
         return None;
@@ -54,15 +51,17 @@ fn two_over(fault: impl Fn(usize, &str, &str) -> Result<()> + Send + Sync + Clon
     let join = |rank: usize| {
         let fault = fault.clone();
         let store = Faulty(place.store(rank).unwrap(), move |operation: &str, key: &str| fault(rank, operation, key));
+        let exchange = Exchange::join(store).unwrap();
         let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
         let options = WorldOptions { sequenced: true, timeout: slower(20.0), init, ..WorldOptions::default() };
         // SAFETY: both ranks do the same.
-        unsafe { World::join(Exchange::join(store).unwrap(), Device::new(rank).unwrap(), options) }.unwrap()
+        (unsafe { World::join(exchange.clone(), Device::new(rank).unwrap(), options) }.unwrap(), exchange)
     };
-    Some(std::thread::scope(|scope| {
+    let ((one, own), (other, its)) = std::thread::scope(|scope| {
         let other = scope.spawn(|| join(1));
-        [join(0), other.join().unwrap()]
-    }))
+        (join(0), other.join().unwrap())
+    });
+    Some(([one, other], [own, its]))
 }
 
 /// Rank 0 does so many requests of a lane of its own, one after the other.
@@ -71,7 +70,7 @@ fn alone(world: &World, requests: usize) {
     (0..requests).for_each(|_| rank.submit(Nothing).wait().unwrap());
 }
 
-fn together(worlds: &[World; 2]) {
+fn together(worlds: [&World; 2]) {
     let answers: Vec<_> =
         worlds.iter().enumerate().map(|(at, world)| world.rank(at).unwrap().submit(Nothing)).collect();
     answers.into_iter().for_each(|answer| answer.wait().unwrap());
@@ -82,7 +81,7 @@ fn together(worlds: &[World; 2]) {
 fn stay_until_all_ranks_have_read_them() {
     static PAUSED: AtomicBool = AtomicBool::new(false);
     static STORED: AtomicI64 = AtomicI64::new(0);
-    let worlds = two_over(|rank, operation, key| {
+    let worlds = two(|rank, operation, key| {
         if !is_entry(key) {
             return Ok(());
         }
@@ -97,12 +96,12 @@ fn stay_until_all_ranks_have_read_them() {
         }
         Ok(())
     });
-    let Some(worlds) = worlds else { return };
-    together(&worlds);
+    let Some((worlds, _)) = worlds else { return };
+    together([&worlds[0], &worlds[1]]);
     PAUSED.store(true, Ordering::Relaxed);
     alone(&worlds[0], MANY);
     PAUSED.store(false, Ordering::Relaxed);
-    together(&worlds);
+    together([&worlds[0], &worlds[1]]);
     eventually("the entries are removed", || {
         alone(&worlds[0], 64);
         STORED.load(Ordering::Relaxed) < 1024
@@ -114,7 +113,7 @@ fn stay_until_all_ranks_have_read_them() {
 fn of_which_the_store_removes_none_in_time() {
     static FAILED: AtomicUsize = AtomicUsize::new(0);
     static REMOVED: AtomicUsize = AtomicUsize::new(0);
-    let worlds = two_over(|_, operation, key| {
+    let worlds = two(|_, operation, key| {
         if operation == "delete" && is_entry(key) {
             if FAILED.load(Ordering::Relaxed) < 3 {
                 FAILED.fetch_add(1, Ordering::Relaxed);
@@ -124,29 +123,31 @@ fn of_which_the_store_removes_none_in_time() {
         }
         Ok(())
     });
-    let Some(worlds) = worlds else { return };
+    let Some((worlds, _)) = worlds else { return };
     alone(&worlds[0], MANY);
     eventually("entries are removed", || {
         alone(&worlds[0], 64);
         REMOVED.load(Ordering::Relaxed) > 256
     });
     assert_eq!(FAILED.load(Ordering::Relaxed), 3);
-    together(&worlds);
+    together([&worlds[0], &worlds[1]]);
     assert!(worlds.iter().all(|world| world.health().phase == Phase::Up));
+}
+
+/// The answer of a request that needs a turn of rank 0, which has left in good order.
+fn is_gone(answer: Answer<Nothing>) {
+    let failed = answer.wait_for(slower(60.0)).expect("an answer at once").unwrap_err();
+    assert!(matches!(&failed.error, Error::Gone { operation: "nothing", rank: 0, .. }), "{failed}");
+    assert_eq!(failed.reason, Reason::Closed);
 }
 
 /// A request that needs a turn of a rank that has left in good order fails at once. The others go on.
 #[test]
 fn of_a_rank_that_has_left() {
-    let Some([first, second]) = two() else { return };
+    let Some(([first, second], _)) = two(|_, _, _| Ok(())) else { return };
     let rank = second.rank(1).unwrap().within(slower(600.0));
     let lanes = [Lane::new("both"), Lane::of("own", [1]).unwrap()];
     let ask = |lane: usize| rank.clone().lane(&lanes[lane]).submit(Nothing);
-    let is_gone = |answer: gpucomm::world::Answer<Nothing>| {
-        let failed = answer.wait_for(slower(60.0)).expect("an answer at once").unwrap_err();
-        assert!(matches!(&failed.error, Error::Gone { operation: "nothing", rank: 0, .. }), "{failed}");
-        assert_eq!(failed.reason, Reason::Closed);
-    };
     // The turns of these are in the log before rank 0 leaves.
     let done = [ask(0), rank.submit(Nothing)];
     let others = first.rank(0).unwrap();
@@ -162,4 +163,21 @@ fn of_a_rank_that_has_left() {
     is_gone(rank.submit(Nothing));
     ask(1).wait().unwrap();
     assert_eq!((second.health().phase, second.metrics().pending), (Phase::Up, 0));
+}
+
+/// The others hear that a rank has left after a time in which the store takes no word of it.
+#[test]
+fn of_a_rank_whose_end_the_store_does_not_take_at_once() {
+    static REFUSED: AtomicUsize = AtomicUsize::new(0);
+    let worlds = two(|_, operation, key| {
+        if operation == "set" && key.contains("world/end/0") && REFUSED.fetch_add(1, Ordering::Relaxed) < 2 {
+            return Err(slow());
+        }
+        Ok(())
+    });
+    let Some(([first, second], _exchanges)) = worlds else { return };
+    together([&first, &second]);
+    first.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    is_gone(second.rank(1).unwrap().within(slower(600.0)).submit(Nothing));
+    assert_eq!((REFUSED.load(Ordering::Relaxed), second.health().phase), (3, Phase::Up));
 }
