@@ -2,8 +2,8 @@
 //! than they have to, and go on together without it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Directory, Exchange, Store, Swap};
@@ -77,18 +77,24 @@ struct Deadly {
     how: How,
     /// How many uses are left; none where it is not armed.
     left: Arc<AtomicUsize>,
+    /// Held by whoever uses it: a process that stops is in the middle of no other use, and holds no lock of the directory.
+    uses: RwLock<()>,
 }
 
 impl Deadly {
-    fn used(&self) {
+    fn begin_use(&self) -> RwLockReadGuard<'_, ()> {
         let last = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)) == Ok(1);
         match self.how {
             _ if !last => {}
             // SAFETY: ends this process at once.
             How::Dies => unsafe { libc::_exit(7) },
-            // SAFETY: stops this process, until it is killed.
-            How::Stops => drop(unsafe { libc::raise(libc::SIGSTOP) }),
+            How::Stops => {
+                let _alone = self.uses.write().unwrap();
+                // SAFETY: stops this process, until it is killed.
+                unsafe { libc::raise(libc::SIGSTOP) };
+            }
         }
+        self.uses.read().unwrap()
     }
 }
 
@@ -106,32 +112,32 @@ impl Store for Deadly {
     }
 
     fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
-        self.used();
+        let _use = self.begin_use();
         self.store.set(key, value, within)
     }
 
     fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
-        self.used();
+        let _use = self.begin_use();
         self.store.get(keys, within)
     }
 
     fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
-        self.used();
+        let _use = self.begin_use();
         self.store.add(key, by, within)
     }
 
     fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
-        self.used();
+        let _use = self.begin_use();
         self.store.compare_and_set(key, expected, value, within)
     }
 
     fn delete(&self, key: &str, within: Duration) -> Result<bool> {
-        self.used();
+        let _use = self.begin_use();
         self.store.delete(key, within)
     }
 
     fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
-        self.used();
+        let _use = self.begin_use();
         self.store.clear(prefix, within)
     }
 
@@ -153,7 +159,7 @@ impl Rank {
         let (case, left) = (Case::of_this_process(), Arc::new(AtomicUsize::new(0)));
         gpucomm::set_default_timeout(case.how.timeout());
         let store = Directory::open(std::env::var(PLACE).expect(PLACE), role.rank, role.size)?;
-        let store = Deadly { store, how: case.how, left: Arc::clone(&left) };
+        let store = Deadly { store, how: case.how, left: Arc::clone(&left), uses: RwLock::default() };
         let exchange = Exchange::join_within(store, slower(40.0))?.within(case.how.patience());
         exchange.barrier()?;
         Ok(Self { role, case, left, exchange })
@@ -268,7 +274,9 @@ fn child() {
         println!("attempt {attempt}: {error}");
         let is_known = matches!(
             error,
-            Error::Gone { .. }
+            // Another rank that has given up has left.
+            Error::Disagreement { departed: true, .. }
+                | Error::Gone { .. }
                 | Error::Timeout { .. }
                 | Error::Aborted { .. }
                 | Error::Exchange { .. }
