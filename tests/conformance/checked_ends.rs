@@ -1,14 +1,17 @@
 //! Ends of checked communicators: a rank that does not come, dies, aborts, or is not checked.
 
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
+use gpucomm::exchange::{Exchange, Store, Swap, Threads};
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId};
+use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::checked::{CASE, Job, PATIENT, address, begin, end_of, exchange, said};
 use crate::split::sum;
 use crate::support::process::{Finished, Role, all_succeed};
-use crate::support::{assert_names, rank_counts, skip, slower, still_works, watched};
+use crate::support::{assert_names, places, rank_counts, skip, slower, still_works, watched};
 
 /// The last rank does nothing, or is killed.
 pub fn one_is_missing(role: Role) {
@@ -306,6 +309,132 @@ fn all_are_told_that_one_is_short_of_memory() {
         }
         for ranks in rank_counts(&[2, 3]) {
             Job::start("one is short", ranks, "", &[("GPUCOMM_EMULATOR_MEMORY", "64M")]).succeed();
+        }
+    });
+}
+
+/// A store that answers nothing in time while it stalls.
+struct Stalling<S> {
+    store: S,
+    stalls: Arc<AtomicBool>,
+}
+
+impl<S: Store> Stalling<S> {
+    fn asked(&self, within: Duration) -> Result<&S> {
+        if !self.stalls.load(Ordering::Relaxed) {
+            return Ok(&self.store);
+        }
+        std::thread::sleep(within);
+        Err(Error::Timeout { operation: "Stalling", timeout: within, detail: "the store stalls".into() })
+    }
+}
+
+impl<S: Store> Store for Stalling<S> {
+    fn rank(&self) -> usize {
+        self.store.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.store.size()
+    }
+
+    fn id(&self) -> u64 {
+        self.store.id()
+    }
+
+    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
+        self.asked(within)?.set(key, value, within)
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        self.asked(within)?.get(keys, within)
+    }
+
+    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
+        self.asked(within)?.add(key, by, within)
+    }
+
+    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
+        self.asked(within)?.compare_and_set(key, expected, value, within)
+    }
+
+    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
+        self.asked(within)?.delete(key, within)
+    }
+
+    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
+        self.asked(within)?.clear(prefix, within)
+    }
+
+    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
+        self.asked(within)?.ended(ids, within)
+    }
+}
+
+/// Ends of one rank beside a store that stalls take hardly longer, and the other rank is told once the
+/// store answers.
+#[test]
+fn an_end_is_told_by_a_store_that_has_stalled() {
+    const MANY: usize = 4;
+    watched(120.0, || {
+        for _ in rank_counts(&[2]) {
+            for aborted in [false, true] {
+                let (place, stalls) = (Threads::new(2), Arc::new(AtomicBool::new(false)));
+                let dropped = Barrier::new(2);
+                let (place, stalls, dropped) = (&place, &stalls, &dropped);
+                let rank = |rank: usize| -> Result<()> {
+                    let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
+                    let store = Stalling { store: place.store(rank)?, stalls: own };
+                    let exchange = Exchange::join(store)?.within(slower(40.0));
+                    let options = InitOptions { timeout: slower(60.0), checked: true, ..InitOptions::default() };
+                    let start = || {
+                        // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
+                        let comm = unsafe { Communicator::init_rank_over(places()[rank], &exchange, &options) }?;
+                        sum(&comm, &Stream::new(comm.device())?)?;
+                        Ok(comm)
+                    };
+                    let timed = |comms: Vec<Communicator>| {
+                        let begin = Instant::now();
+                        for comm in comms {
+                            if aborted {
+                                let _ = comm.aborter().abort("the test ends it");
+                            }
+                            drop(comm);
+                        }
+                        begin.elapsed()
+                    };
+                    let all = || (0..MANY).map(|_| start()).collect::<Result<Vec<_>>>();
+                    let comms = all()?;
+                    // The other rank ends its own after that: so it is below, too.
+                    let (before, comms) = if rank == 0 { (timed(comms), Vec::new()) } else { (Duration::ZERO, comms) };
+                    exchange.barrier()?;
+                    timed(comms);
+                    exchange.barrier()?;
+                    let comms = all()?;
+                    exchange.barrier()?;
+                    if rank == 0 {
+                        stalls.store(true, Ordering::Relaxed);
+                        let after = timed(comms);
+                        stalls.store(false, Ordering::Relaxed);
+                        dropped.wait();
+                        assert!(after < before + slower(3.5), "{before:?}, and {after:?} beside a store that stalls");
+                        exchange.barrier()
+                    } else {
+                        // Work of this rank would hold up the ends.
+                        dropped.wait();
+                        for comm in &comms {
+                            let error = sum(comm, &Stream::new(comm.device())?).expect_err("rank 0 has ended");
+                            assert!(!matches!(error, Error::Timeout { .. }), "{error}");
+                        }
+                        exchange.barrier()
+                    }
+                };
+                std::thread::scope(|scope| {
+                    let rank = &rank;
+                    let ranks = [0, 1].map(|one| scope.spawn(move || rank(one)));
+                    ranks.into_iter().for_each(|rank| rank.join().expect("no panic").expect("no error"));
+                });
+            }
         }
     });
 }

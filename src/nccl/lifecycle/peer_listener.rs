@@ -162,7 +162,7 @@ fn go_on(inner: &Inner, checked: &OverExchange) -> bool {
         State::Revoked | State::Closing | State::Closed => false,
         State::Aborting | State::Aborted => {
             if let Some(cause) = inner.cause() {
-                checked.end(Ending::of(inner.rank, cause));
+                checked.tell_end(&Ending::of(inner.rank, cause));
             }
             false
         }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use super::ballot::{self, Ballot, HEARING, Verdict};
 use super::board::{Board, Posted};
 use super::departure::{self, Departure};
+use super::farewell;
 use super::history::{self, History};
 use super::ledger;
 use super::notes::{self, Ending, Leave, Note};
@@ -57,6 +58,8 @@ pub(crate) struct OverExchange {
     exchange: Mutex<Option<Exchange>>,
     /// Ends when nobody listens any more.
     listener: Mutex<Option<Receiver<()>>>,
+    /// Ends when it has told the others that it leaves.
+    leaves: Mutex<Option<Receiver<()>>>,
     /// Rounds that this rank has come to, and collectives that all have.
     rounds: AtomicU64,
     passed: AtomicU64,
@@ -104,6 +107,7 @@ impl OverExchange {
             size,
             exchange: Mutex::new(Some(exchange)),
             listener: Mutex::default(),
+            leaves: Mutex::default(),
             rounds: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             last: Mutex::default(),
@@ -151,19 +155,22 @@ impl OverExchange {
         sender
     }
 
-    /// Leaves the exchange, once the communicator has ended and the others have been told: on this
-    /// thread, which waits where this is the last use of a store that serves others. Who would wait
-    /// for it where they make others of it is told that it has ended, and `how`: after whoever
-    /// listens has said why, which counts, and unless it has said that it is closed.
-    pub(crate) fn let_go(&self, how: &str) {
-        let listener = self.listener.lock().take();
-        // Nothing ever comes but the end.
-        let _ = listener.map(|listener| listener.recv_timeout(NOTICED));
-        if self.size() > 1 && !self.has_left.load(Ordering::Relaxed) {
-            self.leave_regroups(Leave::Ended(format!("nothing: it has ended there ({how})")));
-        }
-        let exchange = self.exchange.lock().take();
-        drop(exchange);
+    /// Leaves the exchange, once the communicator has ended and the others have been told: by another
+    /// thread, as this may be the last use of a store that serves others. Who would wait for this rank
+    /// where they make others of it is told that it has ended, and `how`: after whoever listens has
+    /// said why, which counts, and unless it has said that it is closed.
+    pub(crate) fn let_go(self: &Arc<Self>, how: String) {
+        let this = Arc::clone(self);
+        farewell::tell(NOTICED, move || {
+            // Nothing ever comes but the end.
+            let ends = [this.leaves.lock().take(), this.listener.lock().take()];
+            ends.into_iter().flatten().for_each(|end| _ = end.recv_timeout(3 * farewell::PATIENCE));
+            if this.size() > 1 && !this.has_left.load(Ordering::Relaxed) {
+                this.leave_regroups(Leave::Ended(format!("nothing: it has ended there ({how})")));
+            }
+            let exchange = this.exchange.lock().take();
+            drop(exchange);
+        });
     }
 
     /// What this rank has done.
@@ -384,6 +391,14 @@ impl OverExchange {
         holds.ok().and_then(|bytes| Ending::decode(&bytes)).unwrap_or(end)
     }
 
+    /// Tells the others how this rank has ended, for whoever listens. It asks a store again that does
+    /// not answer.
+    pub(crate) fn tell_end(&self, end: &Ending) {
+        // Held here: whoever has ended leaves the exchange meanwhile.
+        let Ok(exchange) = self.exchange("end") else { return };
+        let _ = farewell::persist(|| exchange.leave_first("end", END, &end.encode(), LAST));
+    }
+
     /// How all has ended, if it has; waits `within` for that.
     pub(crate) fn ended(&self, within: Duration) -> Result<Option<Ending>> {
         Ok(self.exchange("end")?.note_of_any(END, within)?.and_then(|bytes| Ending::decode(&bytes)))
@@ -423,15 +438,22 @@ impl OverExchange {
     }
 
     /// This rank comes to nothing more, as it is closed.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(self: &Arc<Self>) {
         let (rank, passed) = (self.rank(), self.passed.load(Ordering::Relaxed));
         let how = departure::gone(rank, Departure::Closed, passed, self.last_of());
-        let _ = self.store(self.next_round(), &Note::Left(how.clone()).encode(), LAST);
-        self.leave_regroups(Leave::Departed(how.clone()));
-        self.has_left.store(true, Ordering::Relaxed);
-        if let Some(verdict) = self.left_behind(&how) {
-            let _ = self.decide("close", verdict);
-        }
+        let this = Arc::clone(self);
+        let (leaves, has_left) = channel();
+        *self.leaves.lock() = Some(has_left);
+        farewell::tell(LAST, move || {
+            let _leaves: Sender<()> = leaves;
+            let note = Note::Left(how.clone()).encode();
+            let _ = farewell::persist(|| this.store(this.next_round(), &note, LAST));
+            this.leave_regroups(Leave::Departed(how.clone()));
+            this.has_left.store(true, Ordering::Relaxed);
+            if let Some(verdict) = this.left_behind(&how) {
+                let _ = this.decide("close", verdict);
+            }
+        });
     }
 
     fn last_of(&self) -> Option<String> {
@@ -699,7 +721,7 @@ mod tests {
     #[test]
     fn those_that_have_closed_hide_no_death() {
         let place = Threads::new(9);
-        let join = |rank| OverExchange::new(Exchange::join(place.store(rank).unwrap()).unwrap(), None);
+        let join = |rank| Arc::new(OverExchange::new(Exchange::join(place.store(rank).unwrap()).unwrap(), None));
         let all: Vec<_> = thread::scope(|scope| {
             let all: Vec<_> = (0..9).map(|rank| scope.spawn(move || join(rank))).collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()

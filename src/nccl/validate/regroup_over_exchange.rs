@@ -9,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use super::ballot::{HEARING, Verdict};
+use super::farewell;
 use super::notes::{Decision, Ending, Leave, Note, Party, RegroupNote, decision_key};
 use super::over_exchange::{LAST, OverExchange, unreadable};
 use super::regroup::{Awaited, Place, Plan};
@@ -266,7 +267,8 @@ impl OverExchange {
     /// others.
     pub(super) fn leave_regroups(&self, leave: Leave) {
         let says = RegroupNote::Left(leave).encode();
-        let _ = self.exchange("close").and_then(|all| all.leave_note(&note_key(self.rank()), &says, LAST));
+        let leave = || self.exchange("close")?.leave_note(&note_key(self.rank()), &says, LAST);
+        let _ = farewell::persist(leave);
     }
 
     /// That of what was agreed on last, in which these ranks are, in their order there.

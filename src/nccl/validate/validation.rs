@@ -42,10 +42,10 @@ impl Validation {
     }
 
     #[inline]
-    pub(crate) fn over_exchange(&self) -> Option<&OverExchange> {
+    pub(crate) fn over_exchange(&self) -> Option<&Arc<OverExchange>> {
         match self {
             Self::InProcess(_) => None,
-            Self::AcrossProcesses(over_exchange) => over_exchange.get().map(|over_exchange| &**over_exchange),
+            Self::AcrossProcesses(over_exchange) => over_exchange.get(),
         }
     }
 

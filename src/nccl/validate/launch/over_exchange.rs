@@ -39,8 +39,8 @@ impl Validator for OverExchange {
         wait(&[inner], (inner, self, round), operation).map(Some)
     }
 
-    fn on_departure(&self, _inner: &Inner, _end: &mut dyn FnMut(&Inner, &Error)) {
-        self.leave();
+    fn on_departure(&self, inner: &Inner, _end: &mut dyn FnMut(&Inner, &Error)) {
+        inner.validation.over_exchange().into_iter().for_each(Self::leave);
     }
 
     fn in_vain(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {
@@ -93,7 +93,7 @@ pub(super) fn announce<'a>(calls: &[Call<'_>], members: &[&'a Inner]) -> Result<
         let told = collectives(calls, inner).map(|call| signature(call, count)).collect();
         let exchanges = collectives(calls, inner).filter(|call| call.count > 0);
         let exchanges = exchanges.filter_map(|call| Some((call.kind.exchange()?, signature(call, count).describe())));
-        all.push((inner, checked, checked.announce(told, exchanges.collect(), inner.timeout())?));
+        all.push((inner, &**checked, checked.announce(told, exchanges.collect(), inner.timeout())?));
     }
     Ok(all)
 }

@@ -1,0 +1,84 @@
+//! Tells the other ranks that this one has ended, by another thread. So a store that does not answer
+//! holds up no end for long, and is asked again.
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::callbacks;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::lock::Mutex;
+
+/// How long a store is asked again that does not answer in time.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause between two questions.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long an end waits where another end of this process has waited in vain within [`RECENT`].
+const AGAIN: Duration = Duration::from_millis(100);
+const RECENT: Duration = Duration::from_secs(2);
+
+/// When an end last waited in vain. Ends run on several threads, also those of one drop.
+static LATE: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// Has another thread run `tell`, and waits until it has, but no longer than `within`. Ends that follow
+/// each other wait so long once.
+pub(super) fn tell(within: Duration, tell: impl FnOnce() + Send + 'static) {
+    let was_late = LATE.lock().is_some_and(|last| last.elapsed() < RECENT);
+    let (told, is_told) = channel();
+    callbacks::run(move || {
+        tell();
+        let _ = told.send(());
+    });
+    if is_told.recv_timeout(if was_late { AGAIN } else { within }).is_err() {
+        *LATE.lock() = Some(Instant::now());
+    }
+}
+
+/// Asks until the store answers, for [`PATIENCE`].
+pub(super) fn persist<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
+    let deadline = Deadline::after(PATIENCE);
+    loop {
+        match ask() {
+            Err(Error::Timeout { .. }) if !deadline.expired() => thread::sleep(PAUSE),
+            answer => return answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn only_the_first_end_waits() {
+        let (open, opened) = channel::<()>();
+        let opened = std::sync::Arc::new(Mutex::new(opened));
+        let within = Duration::from_millis(300);
+        let begin = Instant::now();
+        for _ in 0..4 {
+            let opened = std::sync::Arc::clone(&opened);
+            tell(within, move || _ = opened.lock().recv());
+        }
+        let took = begin.elapsed();
+        drop(open);
+        assert!(within <= took && took < 2 * within, "{took:?}");
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_is_asked_again() {
+        let asked = Cell::new(0);
+        let answer = persist(|| {
+            asked.set(asked.get() + 1);
+            let late = || Deadline::after(Duration::ZERO).error("test", "a store".to_owned());
+            if asked.get() < 3 { Err(late()) } else { Ok(asked.get()) }
+        });
+        assert_eq!(answer.unwrap(), 3);
+        let failed = persist(|| Err::<(), _>(Error::Aborted { operation: "test", reason: String::new() }));
+        assert!(matches!(failed, Err(Error::Aborted { .. })));
+    }
+}
