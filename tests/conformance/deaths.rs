@@ -193,6 +193,7 @@ impl Rank {
                 let recovered = comm.recover(exchange).expect("the others recover");
                 Ok((recovered.comm, recovered.exchange))
             }
+            #[cfg(nccl_ge_2_28_7)]
             "shrink" => {
                 let comm = self.start(exchange, true)?;
                 sum(&comm, &stream)?;
@@ -204,6 +205,7 @@ impl Rank {
                 sum(&comm, &stream)?;
                 Ok((comm, exchange.clone()))
             }
+            #[cfg(nccl_ge_2_29)]
             "grow" => {
                 let before: Vec<_> = (0..self.role.size - 1).collect();
                 let old = match self.role.rank {
@@ -357,6 +359,7 @@ fn a_death_in_a_recovery() {
     sweep("recover", How::Dies);
 }
 
+#[cfg(nccl_ge_2_28_7)]
 #[test]
 fn a_death_in_a_shrink() {
     sweep("shrink", How::Dies);
@@ -378,6 +381,7 @@ fn a_stop_in_a_recovery() {
     sweep("recover", How::Stops);
 }
 
+#[cfg(nccl_ge_2_28_7)]
 #[test]
 fn a_stop_in_a_shrink() {
     sweep("shrink", How::Stops);
