@@ -138,9 +138,11 @@ fn wait_until_left(members: &[Arc<Inner>]) {
         failed.is_none_or(|failed| Deadline::since(failed, allowed(inner)).expired())
     };
     wait_until(|| members.iter().all(|inner| is_late(inner) || inner.has_left()));
-    if !members.iter().all(|inner| inner.fate().failed_at().is_none() || inner.has_left()) {
-        wait.was_in_vain();
+    let mut failed = members.iter().filter(|inner| inner.fate().failed_at().is_some()).peekable();
+    if failed.peek().is_none() {
+        return;
     }
+    if failed.all(|inner| inner.has_left()) { wait.went_on() } else { wait.was_in_vain() }
 }
 
 #[cfg(all(test, gpucomm_emulator))]

@@ -29,8 +29,7 @@ pub(super) fn spent() -> Duration {
     last.filter(|(end, _)| end.elapsed() < AT_ONCE).map_or(Duration::ZERO, |(_, spent)| spent)
 }
 
-/// A wait of this thread, from its begin on. What comes right after its end comes right after what
-/// came right before it, also where it was not in vain.
+/// A wait of this thread, from its begin on.
 pub(super) struct Wait {
     pub(super) start: Instant,
     /// What was [`spent`] before it.
@@ -43,17 +42,22 @@ impl Wait {
     }
 
     /// The next waits of this thread have less time.
-    pub(super) fn was_in_vain(mut self) {
-        self.spent += self.start.elapsed();
+    pub(super) fn was_in_vain(self) {
+        let spent = self.spent + self.start.elapsed();
+        note(spent);
+    }
+
+    /// It was for what an earlier wait has ended, and took no time of its own: the next waits of this
+    /// thread come right after that one.
+    pub(super) fn went_on(self) {
+        if !self.spent.is_zero() {
+            note(self.spent);
+        }
     }
 }
 
-impl Drop for Wait {
-    fn drop(&mut self) {
-        if !self.spent.is_zero() {
-            let _ = SPENT.try_with(|last| last.set(Some((Instant::now(), self.spent))));
-        }
-    }
+fn note(spent: Duration) {
+    let _ = SPENT.try_with(|last| last.set(Some((Instant::now(), spent))));
 }
 
 /// The streams of `members` that are not done.
