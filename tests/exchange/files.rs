@@ -95,7 +95,7 @@ fn in_place_of_a_lock() {
     for (operation, error) in [
         ("Store::set", store.set("k", b"v", within).unwrap_err()),
         ("Store::add", store.add("k", 1, within).unwrap_err()),
-        ("Store::compare_and_set", store.compare_and_set("k", None, b"v", within).unwrap_err()),
+        ("Store::compare_and_set", store.compare_and_set("k", Some(b"v"), b"w", within).unwrap_err()),
         ("Store::delete", store.delete("k", within).unwrap_err()),
     ] {
         told(start, &error, operation, "locks", "no regular file");
