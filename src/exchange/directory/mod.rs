@@ -33,8 +33,9 @@ const LEAVE: Duration = Duration::from_secs(2);
 ///
 /// A value is written to a new file and renamed, so that no rank sees a part of it. The first value
 /// of a key is linked to its name. Other changes are made under `flock` locks, which the system
-/// releases when a process ends, so that the death of a rank is noticed. All files are in a folder `gpucomm-exchange` there, which the last rank to
-/// leave removes. If ranks were killed, the first rank of the next run removes their files.
+/// releases when a process ends, so that the death of a rank is noticed. All files are in a folder
+/// `gpucomm-exchange` there, which the last rank to leave removes. If ranks were killed, the first
+/// rank of the next run removes their files.
 ///
 /// Tested on local file systems. NFS must be version 4, or 3 with its lock service, so that `flock`
 /// holds between hosts (not mounted with `nolock` or `local_lock=flock`). Its clients must not
@@ -96,8 +97,7 @@ impl Directory {
         lock(operation, &self.root.join("locks").join((hash % LOCKS).to_string()), &Deadline::after(within))
     }
 
-    /// Writes a value to a new file, has `publish` give it the name of the key, and removes it where
-    /// it has another name still.
+    /// Writes a value to a new file. `publish` gives that the name of the key, or removes it.
     fn write<T>(
         &self,
         operation: &'static str,
@@ -122,8 +122,10 @@ impl Directory {
                 }
             }
         });
-        let _ = std::fs::remove_file(&new);
-        written.map_err(|error| failed(operation, &file, &error))
+        written.map_err(|error| {
+            let _ = std::fs::remove_file(&new);
+            failed(operation, &file, &error)
+        })
     }
 
     /// Replaces the value of a key, if there is one. The key is locked.
@@ -131,10 +133,14 @@ impl Directory {
         self.write(operation, key, value, |new, file| std::fs::rename(new, file))
     }
 
-    /// Gives a key its first value, and says whether it had none. Nobody has to lock the key, where
-    /// the file system has hard links.
+    /// Gives a key its first value. Returns whether it had none. Takes no lock if the file system has
+    /// hard links.
     fn create(&self, operation: &'static str, key: &str, value: &[u8], within: Duration) -> Result<bool> {
-        let linked = self.write(operation, key, value, self.link)?;
+        let linked = self.write(operation, key, value, |new, file| {
+            let linked = (self.link)(new, file)?;
+            let _ = std::fs::remove_file(new);
+            Ok(linked)
+        })?;
         if let Some(is_new) = linked {
             return Ok(is_new);
         }

@@ -86,7 +86,8 @@ impl Threads {
         })
     }
 
-    /// What a communicator that goes by `name` in `exchange` compares, if it `is_checked`.
+    /// The listener of a checked communicator, whose name in `exchange` is `name`. `None` if it is not
+    /// checked.
     pub(crate) fn listener(&self, exchange: &Exchange, name: &[u8], is_checked: bool) -> Result<Option<PeerListener>> {
         let thread = self.listener.clone().filter(|_| is_checked);
         thread.map(|thread| Ok(PeerListener::new(thread, OverExchange::new(exchange.named(name)?, None)))).transpose()

@@ -155,10 +155,10 @@ impl OverExchange {
         sender
     }
 
-    /// Leaves the exchange, once the communicator has ended and the others have been told: by another
-    /// thread, as this may be the last use of a store that serves others. Who would wait for this rank
-    /// where they make others of it is told that it has ended, and `how`: after whoever listens has
-    /// said why, which counts, and unless it has said that it is closed.
+    /// Leaves the exchange after the communicator has ended and the others have been told. Another
+    /// thread does it, because this may be the last use of a store that serves others. The listener
+    /// says first why the communicator has ended. Unless this rank was closed, a note then says `how`
+    /// it has ended, for ranks that wait for it to make another communicator.
     pub(crate) fn let_go(self: &Arc<Self>, how: String) {
         let this = Arc::clone(self);
         farewell::tell(NOTICED, move || {
