@@ -317,10 +317,16 @@ pub(crate) fn deregister(comm: &Comm, window: ncclWindow_t) -> Outcome {
     }
     // NCCL waits for what it has just enqueued on a stream of its own, and does not look whether it could.
     let _ = capture::check();
-    if comm.windows.remove(window.addr()) {
-        return Ok(());
+    match comm.windows.remove(window.addr()) {
+        None => Err(Failure::internal(format!("{window:p} is no window of this communicator"))),
+        // NCCL unmaps it at once. A revoke has waited for what used it.
+        Some(true) if !comm.is_revoked() => Err(Failure::usage(format!(
+            "ncclCommWindowDeregister on rank {}: operations use the window, which NCCL unmaps under them",
+            comm.rank
+        ))
+        .reported()),
+        Some(_) => Ok(()),
     }
-    Err(Failure::internal(format!("{window:p} is no window of this communicator")))
 }
 
 // Where kernels reach the windows of other ranks.

@@ -130,6 +130,11 @@ impl Order {
         let has_kernel = matches!(self.kind, Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter);
         has_kernel && comm.windows.symmetric([self.send_at, self.recv_at]) == 2
     }
+
+    /// The windows between which kernels for symmetric windows do it.
+    pub(crate) fn symmetric_windows(&self, comm: &Comm) -> Vec<usize> {
+        if self.is_symmetric(comm) { comm.windows.symmetric_at([self.send_at, self.recv_at]) } else { Vec::new() }
+    }
 }
 
 /// Fails where NCCL has no kernel that reduces numbers of eight bits.
@@ -290,8 +295,11 @@ pub(crate) fn register_for_graph(comm: &Comm, order: &Order) -> Vec<Whole> {
 
 /// The registration that holds these bytes, if peers can map them, or that of a window.
 fn look(comm: &Comm, address: usize, bytes: usize) -> Option<Option<Found>> {
-    if bytes == 0 || comm.windows.covers(address) {
-        return (bytes > 0).then_some(None);
+    if bytes == 0 {
+        return None;
+    }
+    if let Some(window) = comm.windows.find(address) {
+        return Some(Some(window));
     }
     let found = comm.registrations.find(address, bytes)?;
     let located = locate(std::ptr::without_provenance(address), bytes);

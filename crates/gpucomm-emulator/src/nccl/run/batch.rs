@@ -343,14 +343,17 @@ pub(super) struct Captured {
     orders: Vec<Order>,
     /// What NCCL has registered for it.
     registered: Vec<u64>,
+    /// The windows whose addresses its kernels have.
+    windows: Vec<usize>,
 }
 
 impl Captured {
     /// From operations that were to be launched.
     pub(super) fn new(comm: &Arc<Comm>, name: &'static str, operations: &[Operation]) -> Outcome<Self> {
         let kept = Kept::new(comm)?;
-        let orders = operations.iter().map(|operation| operation.order.captured()).collect();
-        let mut captured = Self { kept, name, orders, registered: Vec::new() };
+        let orders: Vec<_> = operations.iter().map(|operation| operation.order.captured()).collect();
+        let windows = orders.iter().flat_map(|order| order.symmetric_windows(comm)).collect();
+        let mut captured = Self { kept, name, orders, registered: Vec::new(), windows };
         for order in &captured.orders {
             for (range, piece) in register_for_graph(comm, order) {
                 let record = comm.graph_cache.add(&range, &piece);
@@ -426,6 +429,11 @@ impl Work for Captured {
 
     fn start(&self) -> Result<BatchRun, cudaError> {
         let (epoch, comm) = (self.kept.begin(self.name)?, self.kept.comm());
+        if self.windows.iter().any(|window| !comm.windows.has(*window)) {
+            let (name, rank) = (self.name, comm.rank);
+            report::violation(format!("the graph has {name} of rank {rank} between windows that were deregistered"));
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
         let started = self.orders.iter().map(|order| Operation::start(comm, order)).collect::<Outcome<Vec<_>>>();
         // What is wrong is reported.
         let operations = started.map_err(|_| cudaError::cudaErrorInvalidValue)?;

@@ -22,10 +22,17 @@ struct Registration {
     found: Arc<()>,
 }
 
-/// As long as this lives, an operation uses a registration.
+/// As long as this lives, an operation uses a registration, or a window.
 #[derive(Debug)]
 #[expect(dead_code, reason = "while it lives, deregistering is reported")]
 pub(crate) struct Found(Arc<()>);
+
+impl Found {
+    /// One more operation holds what `found` is of.
+    pub(super) fn new(found: &Arc<()>) -> Self {
+        Self(Arc::clone(found))
+    }
+}
 
 /// The registrations of one rank, by their handles.
 #[derive(Debug, Default)]
@@ -81,7 +88,7 @@ impl Registrations {
         }
         let all = self.by_handle.lock();
         let holds = |one: &&Registration| one.pages.start <= address && address + bytes <= one.pages.end;
-        all.values().find(holds).map(|one| Found(Arc::clone(&one.found)))
+        all.values().find(holds).map(|one| Found::new(&one.found))
     }
 
     /// Forgets all: how many there were.

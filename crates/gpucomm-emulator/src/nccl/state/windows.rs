@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::bugs;
 use crate::lock::Mutex;
 use crate::memory::object::Location;
 use crate::memory::usage::InUse;
+use crate::nccl::state::registrations::Found;
 use crate::nccl::state::shared::Stranded;
 use crate::settings::settings;
 
@@ -34,6 +36,8 @@ pub(crate) struct Window {
     used: InUse,
     /// Of each rank.
     parts: Box<[Part]>,
+    /// Held by the operations of this rank that found it.
+    found: Arc<()>,
 }
 
 impl Window {
@@ -45,7 +49,7 @@ impl Window {
         used: InUse,
         parts: Box<[Part]>,
     ) -> Self {
-        Self { number, place, range, base, symmetric, used, parts }
+        Self { number, place, range, base, symmetric, used, parts, found: Arc::default() }
     }
 }
 
@@ -81,13 +85,15 @@ impl Windows {
         handle
     }
 
-    /// Removes a window and gives its place back; whether there was one.
-    pub(crate) fn remove(&self, handle: usize) -> bool {
+    /// Removes a window and gives its place back: whether operations of this rank use it. `None` if there was none.
+    pub(crate) fn remove(&self, handle: usize) -> Option<bool> {
         let mut windows = self.by_handle.lock();
         let removed = windows.remove(&handle);
         self.len.store(windows.len(), Ordering::Release);
         drop(windows);
-        removed.inspect(|window| self.give_place(window.place)).is_some()
+        let window = removed?;
+        self.give_place(window.place);
+        Some(Arc::strong_count(&window.found) > 1)
     }
 
     /// Whether a window is there still.
@@ -111,10 +117,20 @@ impl Windows {
         self.by_handle.lock().values().any(|window| window.base == base)
     }
 
-    /// Whether an address lies in a window.
-    pub(crate) fn covers(&self, address: usize) -> bool {
-        self.len.load(Ordering::Acquire) > 0
-            && self.by_handle.lock().values().any(|window| window.range.contains(&address))
+    /// The window in which an address lies.
+    pub(crate) fn find(&self, address: usize) -> Option<Found> {
+        if self.len.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let windows = self.by_handle.lock();
+        windows.values().find(|window| window.range.contains(&address)).map(|window| Found::new(&window.found))
+    }
+
+    /// The handles of the symmetric windows in which these addresses lie.
+    pub(crate) fn symmetric_at(&self, addresses: [usize; 2]) -> Vec<usize> {
+        let windows = self.by_handle.lock();
+        let lies = |window: &Window| addresses.iter().any(|address| window.range.contains(address));
+        windows.iter().filter(|(_, window)| window.symmetric && lies(window)).map(|(handle, _)| *handle).collect()
     }
 
     /// How many of these addresses lie in symmetric windows.

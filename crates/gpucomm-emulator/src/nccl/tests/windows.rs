@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::processes::{all_well, play};
+use super::replays::{CUDA_OK, U32, captured, launch};
 use super::*;
 use crate::report::expected::reported;
 
@@ -159,6 +160,59 @@ pub(super) fn none(rank: &Rank) {
         }
         assert_eq!(ncclMemFree(at), OK);
     }
+}
+
+/// NCCL unmaps a window at once, and looks at no operation.
+#[test]
+fn what_operations_use_stays_a_window() {
+    alone!();
+    spmd(2, |rank| {
+        rank.connect();
+        let (at, mut window) = (allocate(4096), std::ptr::null_mut());
+        // SAFETY: the memory stays, as the communicator does that is aborted.
+        unsafe {
+            let flags = NCCL_WIN_COLL_SYMMETRIC as i32;
+            assert_eq!(ncclCommWindowRegister(rank.comm, at, 4096, &mut window, flags), OK, "{}", last_error());
+            let sum = || ncclAllReduce(at, at, 4, U32, ncclRedOp_t::ncclSum, rank.comm, rank.stream);
+            assert_eq!(sum(), OK);
+            rank.wait();
+            let deregister = || ncclCommWindowDeregister(rank.comm, window);
+            if rank.rank == 0 {
+                // The other rank does not come.
+                assert_eq!(sum(), OK);
+                let early = reported("operations use the window", deregister);
+                assert_eq!(early, ncclResult_t::ncclInvalidUsage);
+            } else {
+                assert_eq!(deregister(), OK);
+            }
+        }
+        rank.abort();
+    });
+}
+
+/// Kernels between symmetric windows are captured with the addresses of these.
+#[test]
+fn a_graph_needs_the_windows_that_it_was_captured_with() {
+    alone!();
+    spmd(2, |rank| {
+        rank.connect();
+        let (at, mut window) = (allocate(4096), std::ptr::null_mut());
+        // SAFETY: the memory is there until it is freed at the end.
+        unsafe {
+            let flags = NCCL_WIN_COLL_SYMMETRIC as i32;
+            assert_eq!(ncclCommWindowRegister(rank.comm, at, 4096, &mut window, flags), OK, "{}", last_error());
+            let exec = captured(rank.stream, || {
+                let sum = ncclAllReduce(at, at, 4, U32, ncclRedOp_t::ncclSum, rank.comm, rank.stream);
+                assert_eq!(sum, OK, "{}", last_error());
+            });
+            launch(exec, rank.stream);
+            rank.wait();
+            assert_eq!(ncclCommWindowDeregister(rank.comm, window), OK, "{}", last_error());
+            let late = reported("windows that were deregistered", || cudaGraphLaunch(exec, rank.stream));
+            assert_eq!(late, cudaError::cudaErrorInvalidValue);
+            assert_eq!((cudaGraphExecDestroy(exec), ncclMemFree(at)), (CUDA_OK, OK));
+        }
+    });
 }
 
 #[test]
