@@ -23,11 +23,38 @@ use crate::settings::settings;
 use crate::sys::{NCCL_VERSION_CODE, cudaStream_t, ncclComm_t, ncclResult_t, ncclSimInfo_t};
 
 /// A call that is no operation on a stream: init, split, finalize, window registration.
+///
+/// NCCL runs each on a thread of its own, but for registrations of windows and what it treats alike: it comes to those
+/// when all others are done, to one communicator after the other, and to those of one rank in their order.
 pub(crate) struct Job {
     /// The communicator whose state tells how the job goes.
     pub(crate) comm: Arc<Comm>,
     pub(crate) name: &'static str,
     pub(crate) run: Box<dyn FnOnce() -> Outcome + Send>,
+}
+
+impl Job {
+    /// Whether NCCL would run the other one at the same time, over the same connections.
+    fn clashes(&self, other: &Self) -> bool {
+        self.comm.size > 1 && Arc::ptr_eq(&self.comm, &other.comm)
+    }
+}
+
+/// The jobs of a group.
+#[derive(Default)]
+pub(super) struct Jobs {
+    single: Vec<Job>,
+    windows: Vec<Job>,
+}
+
+impl Jobs {
+    fn is_empty(&self) -> bool {
+        self.single.is_empty() && self.windows.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.single.iter().chain(&self.windows)
+    }
 }
 
 #[derive(Default)]
@@ -39,7 +66,7 @@ struct State {
     failure: Option<Failure>,
     blocking: Option<bool>,
     batches: Vec<Batch>,
-    jobs: Vec<Job>,
+    jobs: Jobs,
     /// One-sided operations, which are enqueued when the jobs are done.
     late: Vec<Job>,
     /// Of which capture the streams of each communicator are.
@@ -54,7 +81,7 @@ impl Drop for State {
             report::violation(format!(
                 "a thread ended inside a group: {} ncclGroupStart without ncclGroupEnd, {} operations were never launched",
                 self.depth,
-                self.batches.iter().map(|batch| batch.operations.len()).sum::<usize>() + self.jobs.len()
+                self.batches.iter().map(|batch| batch.operations.len()).sum::<usize>() + self.jobs.iter().count()
             ));
         }
     }
@@ -79,7 +106,7 @@ pub(crate) fn start() -> Outcome {
 }
 
 /// What a group is made of that is about to be launched: operations, jobs, one-sided operations, and whether its communicators block.
-pub(super) type Parts = (Vec<Batch>, Vec<Job>, Vec<Job>, Option<bool>);
+pub(super) type Parts = (Vec<Batch>, Jobs, Vec<Job>, Option<bool>);
 
 /// `ncclGroupEnd`.
 pub(crate) fn end() -> Outcome<ncclResult_t> {
@@ -182,9 +209,20 @@ impl State {
         Ok(())
     }
 
+    /// This thread is inside until the group ends.
+    fn enter(&mut self, comm: &Comm) {
+        self.inside.push(comm.resources.visits.enter(comm.handle, comm.rank, Manner::Alone));
+    }
+
     fn add_job(&mut self, job: Job) {
-        self.inside.push(job.comm.resources.visits.enter(job.comm.handle, job.comm.rank, Manner::Alone));
-        self.jobs.push(job);
+        self.enter(&job.comm);
+        if let Some(other) = self.jobs.single.iter().find(|other| other.clashes(&job)) {
+            report::violation(format!(
+                "{} and {} of rank {} are in one group: NCCL runs both at the same time, over the same connections",
+                other.name, job.name, job.comm.rank
+            ));
+        }
+        self.jobs.single.push(job);
     }
 }
 
@@ -233,7 +271,8 @@ pub(crate) fn add_abort(job: Job) -> Outcome {
 pub(crate) fn add_window(job: Job) -> Outcome {
     with(|state| {
         state.join(&job.comm);
-        state.add_job(job);
+        state.enter(&job.comm);
+        state.jobs.windows.push(job);
     })
 }
 
@@ -289,36 +328,69 @@ fn order_of_launch(batch: &Batch) -> u64 {
     batch.comm.segment.get().map_or(0, |segment| segment.nonce())
 }
 
-/// Runs the jobs side by side, since those of one group may wait for each other, then enqueues the batches, and what is one-sided.
-fn perform(mut batches: Vec<Batch>, mut jobs: Vec<Job>, late: Vec<Job>) -> Outcome {
-    if jobs.len() == 1
-        && let Some(job) = jobs.pop()
-    {
-        (job.run)()?;
-    } else if !jobs.is_empty() {
-        let mut threads = Vec::with_capacity(jobs.len());
-        // NCCL stops all jobs when one fails, and returns the failure that came first. The order in the group does not matter.
-        let comms: Arc<[Arc<Comm>]> = jobs.iter().map(|job| job.comm.clone()).collect();
-        let failed = Arc::new(OnceLock::new());
-        for job in jobs {
-            let (comms, failed) = (comms.clone(), failed.clone());
-            let run = move || {
-                (job.run)().inspect_err(|failure| {
-                    let _ = failed.set(failure.clone());
-                    comms.iter().for_each(|comm| comm.resources.abort.set());
-                })
-            };
-            let thread = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(run);
-            threads.push((job.name, thread.map_err(|e| Failure::system(format!("cannot start a thread: {e}")))?));
+/// The jobs of one communicator of this process, which its ranks run side by side: those of each rank.
+type Clique = Vec<Vec<Job>>;
+
+/// Registrations by the communicator, in the order of the hashes of these, which all ranks know.
+fn cliques(windows: Vec<Job>) -> Vec<Clique> {
+    let nonce = |job: &Job| job.comm.segment.get().map(|segment| segment.nonce());
+    let mut cliques: Vec<Clique> = Vec::new();
+    for job in windows {
+        let Some(clique) = cliques.iter_mut().find(|clique| nonce(&clique[0][0]) == nonce(&job)) else {
+            cliques.push(vec![vec![job]]);
+            continue;
+        };
+        match clique.iter_mut().find(|jobs| Arc::ptr_eq(&jobs[0].comm, &job.comm)) {
+            Some(jobs) => jobs.push(job),
+            None => clique.push(vec![job]),
         }
-        let mut first = Ok(());
-        for (name, thread) in threads {
-            let outcome = thread.join().unwrap_or_else(|_| Err(Failure::internal(format!("{name} panicked"))));
-            first = first.and(outcome);
-        }
-        failed.get().cloned().map_or(Ok(()), Err)?;
-        first?;
     }
+    cliques.sort_by_key(|clique| nonce(&clique[0][0]));
+    cliques
+}
+
+/// Runs jobs side by side, since those of one group may wait for each other, and those of each list one after the other.
+fn run_side_by_side(mut lists: Vec<Vec<Job>>) -> Outcome {
+    let run_list = |jobs: Vec<Job>| jobs.into_iter().try_for_each(|job| (job.run)());
+    if lists.len() <= 1 {
+        return run_list(lists.pop().unwrap_or_default());
+    }
+    let mut threads = Vec::with_capacity(lists.len());
+    // NCCL stops all jobs when one fails, and returns the failure that came first. The order in the group does not matter.
+    let comms: Arc<[Arc<Comm>]> = lists.iter().flatten().map(|job| job.comm.clone()).collect();
+    let failed = Arc::new(OnceLock::new());
+    for jobs in lists {
+        let (comms, failed, name) = (comms.clone(), failed.clone(), jobs[0].name);
+        let run = move || {
+            run_list(jobs).inspect_err(|failure| {
+                let _ = failed.set(failure.clone());
+                comms.iter().for_each(|comm| comm.resources.abort.set());
+            })
+        };
+        let thread = std::thread::Builder::new().name("gpucomm-nccl".to_owned()).spawn(run);
+        threads.push((name, thread.map_err(|e| Failure::system(format!("cannot start a thread: {e}")))?));
+    }
+    let mut first = Ok(());
+    for (name, thread) in threads {
+        let outcome = thread.join().unwrap_or_else(|_| Err(Failure::internal(format!("{name} panicked"))));
+        first = first.and(outcome);
+    }
+    failed.get().cloned().map_or(Ok(()), Err)?;
+    first
+}
+
+/// Runs the jobs, then enqueues the batches, and what is one-sided.
+fn perform(mut batches: Vec<Batch>, jobs: Jobs, late: Vec<Job>) -> Outcome {
+    let mut lists: Vec<Vec<Job>> = Vec::new();
+    for job in jobs.single {
+        match lists.iter_mut().find(|list| list[0].clashes(&job)) {
+            // That was reported.
+            Some(list) => list.push(job),
+            None => lists.push(vec![job]),
+        }
+    }
+    run_side_by_side(lists)?;
+    cliques(jobs.windows).into_iter().try_for_each(run_side_by_side)?;
     connect::connect(&batches)?;
     check_captures(&batches)?;
     batches.sort_by_key(order_of_launch);

@@ -344,3 +344,22 @@ fn groups_over_shared_streams_in_opposite_order_do_not_wait_for_each_other() {
         });
     });
 }
+
+/// NCCL runs each on a thread of its own, and both talk to the other ranks by the same connections.
+#[test]
+fn a_communicator_has_one_job_in_a_group() {
+    alone!();
+    spmd(2, |rank| {
+        let mut parts = [std::ptr::null_mut(); 2];
+        let [one, other] = &mut parts;
+        // SAFETY: the places stay until the group has ended.
+        unsafe {
+            let split = |part| ncclCommSplit(rank.comm, 0, 0, part, std::ptr::null_mut());
+            assert_eq!((ncclGroupStart(), split(one)), (OK, OK));
+            let text = format!("ncclCommSplit and ncclCommSplit of rank {} are in one group", rank.rank);
+            assert_eq!(reported(&text, || split(other)), OK);
+            assert_eq!(ncclGroupEnd(), OK, "{}", last_error());
+            assert_eq!(parts.map(|part| ncclCommAbort(part)), [OK; 2]);
+        }
+    });
+}

@@ -215,6 +215,27 @@ fn a_graph_needs_the_windows_that_it_was_captured_with() {
     });
 }
 
+/// NCCL registers those of one communicator one after the other.
+#[test]
+fn windows_of_one_group_are_registered_in_their_order() {
+    alone!();
+    spmd(2, |rank| {
+        let mut all: Vec<_> =
+            (1..=16).map(|pages| (allocate(4096 * pages), 4096 * pages, std::ptr::null_mut())).collect();
+        // SAFETY: the memory and the places stay until the group has ended.
+        unsafe {
+            assert_eq!(ncclGroupStart(), OK);
+            for (at, bytes, window) in &mut all {
+                assert_eq!(ncclCommWindowRegister(rank.comm, *at, *bytes, window, 0), OK);
+            }
+            assert_eq!(ncclGroupEnd(), OK, "{}", last_error());
+            for (at, _, window) in all {
+                assert_eq!((ncclCommWindowDeregister(rank.comm, window), ncclMemFree(at)), (OK, OK));
+            }
+        }
+    });
+}
+
 #[test]
 fn in_a_group_the_handle_comes_at_the_end() {
     alone!();
