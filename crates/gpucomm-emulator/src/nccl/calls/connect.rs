@@ -6,6 +6,9 @@
 //! as there. Which algorithm NCCL takes depends on the operation and its size, so each pair of those counts as one here.
 //!
 //! `ncclCommRevoke` from another thread ends such a call.
+//!
+//! That a message is to be connected NCCL notes when it is issued, and never looks at again. So what was issued in a group that has
+//! failed is not connected by any later one either, and has no transport.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,6 +62,18 @@ fn links(comm: &Comm, operation: &Operation, mut visit: impl FnMut(Link)) {
     }
 }
 
+/// The group of `batch` has failed before it was launched.
+pub(super) fn never_connect(batch: &Batch) {
+    let mut known = batch.comm.connected.lock();
+    for operation in &batch.operations {
+        links(&batch.comm, operation, |link| {
+            if !known.contains(&link) {
+                known.extend(link.never());
+            }
+        });
+    }
+}
+
 /// Connects what the operations of one group need and have not yet: messages first, then collectives, one family of
 /// communicators after the other.
 pub(crate) fn connect(batches: &[Batch]) -> Outcome {
@@ -73,6 +88,12 @@ pub(crate) fn connect(batches: &[Batch]) -> Outcome {
                     new.push(link);
                 }
             });
+        }
+        if new.iter().filter_map(|link| link.never()).any(|never| known.contains(&never)) {
+            return Err(Failure::internal(format!(
+                "rank {} has no transport for messages: the first ones were in a group that has failed, and NCCL connects them only once",
+                comm.rank
+            )));
         }
         drop(known);
         if new.is_empty() {
@@ -237,8 +258,8 @@ impl Meeting for All<'_> {
     fn activity(&self) -> Activity {
         let what = self.left.first().map_or(Kind::AllReduce, |link| match link {
             Link::All(kind, _) => *kind,
-            Link::To(_) => Kind::Send,
-            Link::From(_) => Kind::Recv,
+            Link::To(_) | Link::NeverTo(_) => Kind::Send,
+            Link::From(_) | Link::NeverFrom(_) => Kind::Recv,
         });
         activity(what, 0)
     }

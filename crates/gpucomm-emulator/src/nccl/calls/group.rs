@@ -130,7 +130,10 @@ pub(super) fn end_by(launch: impl FnOnce(Parts) -> Outcome<ncclResult_t>) -> Out
                     job.comm.give_up(&failure);
                     job.comm.refuse(&failure);
                 }
-                state.batches.iter().for_each(|batch| batch.comm.refuse(&failure));
+                for batch in &state.batches {
+                    connect::never_connect(batch);
+                    batch.comm.refuse(&failure);
+                }
                 Err(Failure::new(failure.code, format!("a call inside the group failed: {}", failure.text)))
             }
             None => {

@@ -163,6 +163,21 @@ pub(crate) enum Link {
     To(usize),
     /// Messages from that rank.
     From(usize),
+    /// Messages to that rank, the first of which were in a group that has failed: these are never connected.
+    NeverTo(usize),
+    /// The same, from that rank.
+    NeverFrom(usize),
+}
+
+impl Link {
+    /// What it is once a group has failed that was to connect it.
+    pub(crate) fn never(self) -> Option<Self> {
+        match self {
+            Self::To(peer) => Some(Self::NeverTo(peer)),
+            Self::From(peer) => Some(Self::NeverFrom(peer)),
+            Self::All(..) | Self::NeverTo(_) | Self::NeverFrom(_) => None,
+        }
+    }
 }
 
 /// What a communicator has connected so far.

@@ -77,6 +77,29 @@ fn a_failure_inside_launches_nothing_and_the_next_group_works() {
     });
 }
 
+/// NCCL notes what it has to connect when a message is issued, and does not look whether that was done.
+#[test]
+fn first_messages_of_a_group_that_fails_are_never_connected() {
+    alone!();
+    spmd(2, |rank| {
+        let (buffer, peer) = (Buffer::zeros(4), 1 - rank.rank as i32);
+        // SAFETY: the buffer stays until the communicator is aborted.
+        let message = |peer| unsafe {
+            let float = ncclDataType_t::ncclFloat32;
+            match rank.rank {
+                0 => ncclSend(buffer.0, 4, float, peer, rank.comm, rank.stream),
+                _ => ncclRecv(buffer.0, 4, float, peer, rank.comm, rank.stream),
+            }
+        };
+        start();
+        assert_eq!((message(peer), message(7)), (OK, ncclResult_t::ncclInvalidArgument));
+        assert_eq!(end(), ncclResult_t::ncclInvalidArgument);
+        assert_eq!(message(peer), ncclResult_t::ncclInternalError);
+        assert!(last_error().contains("no transport"), "{}", last_error());
+        rank.abort();
+    });
+}
+
 #[test]
 fn collectives_and_messages_share_a_group() {
     alone!();
