@@ -294,23 +294,27 @@ pub(crate) unsafe fn grow_existing(
             let text = format!("the id is for child {theirs} of the communicator, expected {child}");
             return Err(Failure::argument(text));
         }
-        let job = parent.clone();
+        let config = config.unwrap_or(parent.config).overridden();
+        let child = Comm::new(parent.rank, size, parent.device, config, Resources::default());
+        // The handle is there before the ranks have met. It is the new communicator that blocks or does not, and that tells how the call
+        // comes on, or has failed.
+        registry::insert(&child);
+        out.put(registry::handle(&child));
+        group::stay_inside(parent)?;
+        let (parent, job) = (parent.clone(), child.clone());
         let run = Box::new(move || {
             let words = known.map_or([0; 4], |(_, id)| id.words());
-            let shown = host::exchange(&job, &Members::all(&job, epoch), Kind::Grow, &words)?;
-            let [a, b, c, d, ..] = shown[0];
-            let config = config.unwrap_or(job.config).overridden();
-            let child = Comm::new(job.rank, size, job.device, config, Resources::default());
-            let id = Id::from_words([a, b, c, d]);
-            let outcome = heed_captures("ncclCommGrow")
-                .and_then(|()| job.resources.abort.with_child(&child.resources.abort, || join(&child, &[id])));
-            child.settle(&outcome);
-            // One that has failed has a handle, too, by which it is to be aborted.
-            registry::insert(&child);
-            out.put(registry::handle(&child));
+            let outcome =
+                host::exchange(&parent, &Members::all(&parent, epoch), Kind::Grow, &words).and_then(|shown| {
+                    let [a, b, c, d, ..] = shown[0];
+                    heed_captures("ncclCommGrow")?;
+                    let id = Id::from_words([a, b, c, d]);
+                    parent.resources.abort.with_child(&job.resources.abort, || join(&job, &[id]))
+                });
+            job.settle(&outcome);
             outcome
         });
-        group::add_job(Job { comm: parent.clone(), name: "ncclCommGrow", run })
+        group::add_job(Job { comm: child, name: "ncclCommGrow", run })
     })
 }
 

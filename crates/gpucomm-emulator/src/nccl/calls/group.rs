@@ -256,6 +256,11 @@ pub(crate) fn add_operation(
     })?
 }
 
+/// This thread is inside `comm`, too, until its group ends.
+pub(super) fn stay_inside(comm: &Comm) -> Outcome {
+    with(|state| state.enter(comm))
+}
+
 /// Adds a job to the group of this thread.
 pub(crate) fn add_job(job: Job) -> Outcome {
     with(|state| {

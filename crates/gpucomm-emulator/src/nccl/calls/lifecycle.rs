@@ -96,7 +96,7 @@ static PARTED: Mutex<Vec<Parted>> = Mutex::new(Vec::new());
 pub(crate) fn finalize(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
     group::call(|| {
         comm.ensure_settled()?;
-        comm.begin_finalize()?;
+        comm.begin_finalize().inspect_err(|failure| comm.refuse(failure))?;
         let job = comm.clone();
         let run = Box::new(move || {
             wait_blindly(&job, "ncclCommFinalize");

@@ -18,7 +18,7 @@ use crate::table::{In, Out, exports};
 type Error = Failure;
 type Status = ncclResult_t;
 
-/// As NCCL: the state of the parent tells how a non-blocking child comes on, the call itself has succeeded.
+/// As NCCL: the state of the parent tells how a non-blocking child comes on, of one that has grown its own, and the call itself has succeeded.
 fn begun(made: ncclResult_t) -> ncclResult_t {
     if made == ncclResult_t::ncclInProgress { ncclResult_t::ncclSuccess } else { made }
 }
@@ -160,6 +160,7 @@ exports! { COMMUNICATORS: abi;
                 None => children::grow_newcomer(nRanks, id, rank, newcomm, config),
             }
         }
+        .map(begun)
     }
 
     Blind fn ncclCommFinalize(comm: ncclComm_t) {

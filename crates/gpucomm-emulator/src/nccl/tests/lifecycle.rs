@@ -192,6 +192,10 @@ fn a_non_blocking_communicator_settles_after_each_operation() {
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, ncclResult_t::ncclInProgress);
         settle();
+        // A second one is refused, which is an asynchronous error, too: such a communicator is not to be destroyed.
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, ncclResult_t::ncclInvalidArgument);
+        assert_eq!(rank.state(), ncclResult_t::ncclInvalidArgument);
         rank.end();
     });
 }
