@@ -196,16 +196,21 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 ///
 /// Each answer has the right number of values, and none of them is too long. A panic is an error. A
 /// store that does not wait for a value is asked more and more seldom.
+///
+/// A forked child has the connections and files of its parent, and none of its threads. So it never
+/// drops the store: the parent would leave, or the child would wait for a thread.
 #[derive(Debug)]
 pub(super) struct Checked<S> {
-    store: S,
+    store: Arc<S>,
+    /// The process that has made it.
+    process: u32,
     /// How often a value was waited for that was not there, since the last one that was.
     in_vain: AtomicU32,
 }
 
 impl<S> Checked<S> {
     pub(super) fn new(store: S) -> Self {
-        Self { store, in_vain: AtomicU32::new(0) }
+        Self { store: Arc::new(store), process: std::process::id(), in_vain: AtomicU32::new(0) }
     }
 
     /// Pauses after an answer to a wait in which not all values were there.
@@ -213,6 +218,14 @@ impl<S> Checked<S> {
         let round = self.in_vain.load(Ordering::Relaxed);
         self.in_vain.store(round.saturating_add(1), Ordering::Relaxed);
         backoff(round);
+    }
+}
+
+impl<S> Drop for Checked<S> {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            std::mem::forget(Arc::clone(&self.store));
+        }
     }
 }
 
@@ -358,4 +371,44 @@ pub(super) fn random() -> [u8; 32] {
 pub(super) fn nonce() -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = random();
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::{Directory, Exchange};
+    use super::*;
+
+    /// Runs `act` in a forked child, and waits until that has ended.
+    pub(in crate::exchange) fn in_child(act: impl FnOnce()) {
+        // SAFETY: the child takes no lock that another thread may hold, and ends without exit handlers.
+        match unsafe { libc::fork() } {
+            0 => {
+                act();
+                // SAFETY: may be called at any time.
+                unsafe { libc::_exit(0) }
+            }
+            child => {
+                let mut status = 1;
+                // SAFETY: a place for the status.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_child_that_drops_its_copy_leaves_for_nobody() {
+        let place = std::env::temp_dir().join(format!("gpucomm-forked-{}", std::process::id()));
+        let join = |rank| Exchange::join(Directory::open(&place, rank, 2).unwrap()).unwrap();
+        let (one, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| join(1));
+            (join(0), other.join().unwrap())
+        });
+        let mut other = Some(other);
+        in_child(|| drop(other.take()));
+        let id = one.view.members[1].id;
+        assert_eq!(one.view.store.ended(&[id], Duration::ZERO).unwrap(), [None]);
+        drop(other);
+        assert_eq!(one.view.store.ended(&[id], Duration::ZERO).unwrap(), [Some("has left".to_owned())]);
+    }
 }

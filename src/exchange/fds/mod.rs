@@ -112,6 +112,8 @@ pub struct FdSocket {
     socket: OwnedFd,
     path: PathBuf,
     token: u64,
+    /// The process that has made it.
+    process: u32,
     /// The socket and the number of each rank.
     peers: Vec<(PathBuf, u64)>,
     inbox: Mutex<Inbox>,
@@ -154,8 +156,15 @@ impl FdSocket {
         let mine = made.as_ref().map(|_| Writer::default().u64(token).bytes(path.as_os_str().as_bytes()).0);
         let all = exchange.all_gather(mine.as_deref().unwrap_or_default());
         let socket = made?;
-        let mut this =
-            Self { exchange: exchange.clone(), socket, path, token, peers: Vec::new(), inbox: Mutex::default() };
+        let mut this = Self {
+            exchange: exchange.clone(),
+            socket,
+            path,
+            token,
+            process: std::process::id(),
+            peers: Vec::new(),
+            inbox: Mutex::default(),
+        };
         for (rank, bytes) in all?.iter().enumerate() {
             let mut reader = Reader(bytes);
             let peer = reader.u64().and_then(|token| Some((reader.bytes()?.to_vec(), token)));
@@ -415,6 +424,10 @@ impl FdSocket {
 
 impl Drop for FdSocket {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // In a forked child: the parent goes on using it.
+            return;
+        }
         let _ = std::fs::remove_file(&self.path);
         // Also those of ranks that were killed.
         if self.peers.iter().any(|(path, _)| is_left_over(path))
@@ -456,6 +469,17 @@ fn is(error: &io::Error, codes: &[Errno]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_that_drops_its_copy_removes_no_socket() {
+        let exchange = Exchange::join(crate::exchange::Threads::new(1).store(0).unwrap()).unwrap();
+        let mut socket = Some(FdSocket::new(&exchange, std::env::temp_dir()).unwrap());
+        let path = socket.as_ref().map(|socket| socket.path.clone()).unwrap();
+        crate::exchange::store::tests::in_child(|| drop(socket.take()));
+        assert!(path.exists());
+        drop(socket);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn headers_are_decoded_as_they_were_encoded() {
