@@ -17,7 +17,7 @@ use crate::process::{Role, all_succeed};
 use crate::processes;
 use crate::program::Program;
 use crate::rank::Rank;
-use crate::settings::{Batch, Run, slower};
+use crate::settings::{Batch, Run, rng, slower};
 use crate::watch::{self, say};
 
 /// The roles of ranks whose programs are right, of ranks one of which differs, and of ranks one of which is lost.
@@ -37,28 +37,28 @@ const SHORT: Duration = Duration::from_secs(2);
 pub fn run() {
     let mut run = Run::begin("checked", 30, 1, PATIENT);
     let (mut ways, mut losses, mut slowest) = (BTreeMap::<&str, u64>::new(), BTreeMap::new(), Duration::ZERO);
-    let mut round = 0;
-    while let Some(batch) = run.batch(if round % 3 == 0 { PROGRAMS } else { 1 }) {
-        let (right, lost) = (round % 3 == 0, round % 3 == 2);
-        round += 1;
-        let repeat = batch.repeat(batch.first + batch.seeds - 1);
+    while let Some(batch) = run.batch(1) {
+        let repeat = batch.repeat(batch.first);
+        // By the seed alone, so that it repeats the same.
+        let kind = rng(batch.first, "kind").u32(..3);
         let place = Place::new();
-        let start = |role| processes::start_in(&batch, role, &[(PLACE, place.0.to_str().expect("a path"))]);
-        if batch.ranks == 1 || right {
-            all_succeed(start(RIGHT), slower(2 * PATIENT));
+        let start =
+            |batch: &Batch, role| processes::start_in(batch, role, &[(PLACE, place.0.to_str().expect("a path"))]);
+        if batch.ranks == 1 || kind == 0 {
+            all_succeed(start(&Batch { seeds: PROGRAMS, ..batch }, RIGHT), slower(2 * PATIENT));
             continue;
         }
-        if lost {
+        if kind == 1 {
             let loss = Loss::draw(&batch);
             say(&format!("{loss:?}: {repeat}"));
-            loss.finish(start(LOST));
+            loss.finish(start(&batch, LOST));
             *losses.entry(loss.way).or_insert(0) += 1;
             watch::moved();
             continue;
         }
         let deviant = disagree::draw(&Program::draw(&batch, batch.first, true), &batch);
         let begin = Instant::now();
-        for child in start(DIFFERS) {
+        for child in start(&batch, DIFFERS) {
             let end = child.finish(slower(2 * PATIENT));
             assert!(end.status.success(), "{deviant:?}: {}: {}: {repeat}\n{}", end.what, end.status, end.text);
         }
