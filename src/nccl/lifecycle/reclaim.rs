@@ -149,12 +149,18 @@ fn wake() {
 
 /// Whether memory of `device` is about to be freed, of any communicator.
 fn holds(device: Device) -> bool {
-    // Memory under the windows of a communicator that lives, or of its graphs, may stay for ever.
-    let stays = |inner: &Arc<Inner>| inner.is_alive() || inner.waits_for_sharers();
-    let may_stay = |one: &Waiting| one.after_end || one.linger.is_some();
-    let comes = |one: &Waiting| one.device == device && !(may_stay(one) && one.inner.as_ref().is_some_and(stays));
-    let queue = queue();
-    queue.in_hand.iter().any(|(_, other)| *other == device) || queue.waiting.iter().any(comes)
+    let here: Vec<_> = {
+        let queue = queue();
+        if queue.in_hand.iter().any(|(_, other)| *other == device) {
+            return true;
+        }
+        let here = queue.waiting.iter().filter(|one| one.device == device);
+        here.map(|one| one.inner.clone().filter(|_| one.after_end || one.linger.is_some())).collect()
+    };
+    // Memory under the windows of a communicator, or of its graphs, may stay for ever while any rank
+    // of this process has it.
+    let stays = |rank: &Arc<Inner>| rank.is_alive() || rank.waits_for_sharers();
+    here.iter().any(|inner| inner.as_ref().is_none_or(|inner| !inner.local_ranks.ranks().iter().any(stays)))
 }
 
 fn run() {
