@@ -13,7 +13,7 @@ use super::guarded::caught;
 use super::park::wait_for;
 use super::request::Request;
 use super::stage::{Ended, Outcome, Stage, State};
-use super::task::{Begun, Meta, Task};
+use super::task::{Begun, Meta, Task, Ticket};
 use super::terms::Terms;
 use super::told;
 use super::why::{Failed, Reason};
@@ -84,7 +84,7 @@ impl<R: Request> Shared<R> {
             Stage::Queued(_) if self.meta.ticket.cancel() => {
                 // This is the thread of the user who has the answer.
                 drop(self.cancelled(state));
-                true
+                self.meta.ticket.refusal().is_none()
             }
             // The thread of its rank may have seen first that others of its ticket were cancelled.
             Stage::Over(Ended { failure: Some(failure), .. }) => failure.0 == Reason::Cancelled,
@@ -107,13 +107,13 @@ impl<R: Request> Shared<R> {
         drop((over, waker));
     }
 
-    /// One that waits has been cancelled: the request, if nobody wants the answer.
+    /// The ticket of a request that waits says that it does not begin. Returns the request if nobody wants the answer.
     fn cancelled(&self, mut state: MutexGuard<'_, State<R>>) -> Option<R> {
         match std::mem::replace(&mut state.stage, Stage::Ending { cancelled: true }) {
             Stage::Queued(request) => {
                 drop(state);
-                let operation = self.meta.operation;
-                self.end(Some(request), Some((Reason::Cancelled, Error::Cancelled { operation })))
+                let cancelled = || (Reason::Cancelled, Error::Cancelled { operation: self.meta.operation });
+                self.end(Some(request), Some(self.meta.ticket.refusal().unwrap_or_else(cancelled)))
             }
             other => {
                 state.stage = other;
@@ -122,8 +122,9 @@ impl<R: Request> Shared<R> {
         }
     }
 
-    /// Ends it where it `is` so far: the request then, unless the thread of the rank has it.
-    fn ending(&self, is: impl FnOnce(&Stage<R>) -> bool) -> Option<Option<R>> {
+    /// Ends a request whose stage `is` as expected. One that waits calls `refuse` for those that belong to it. Returns the
+    /// request, unless the thread of the rank has it.
+    fn ending(&self, is: impl FnOnce(&Stage<R>) -> bool, refuse: impl FnOnce(&Ticket)) -> Option<Option<R>> {
         let mut state = self.state();
         if !is(&state.stage) {
             return None;
@@ -131,7 +132,7 @@ impl<R: Request> Shared<R> {
         match std::mem::replace(&mut state.stage, Stage::Ending { cancelled: false }) {
             Stage::Queued(request) => {
                 // What belongs to it begins on no other rank, where it has not yet.
-                self.meta.ticket.cancel();
+                refuse(&self.meta.ticket);
                 Some(Some(request))
             }
             Stage::Running(request) => Some(Some(request)),
@@ -204,7 +205,7 @@ impl<R: Request> Task for Shared<R> {
     }
 
     fn finish(&self, result: Result<()>) {
-        if let Some(request) = self.ending(|stage| matches!(stage, Stage::Running(_))) {
+        if let Some(request) = self.ending(|stage| matches!(stage, Stage::Running(_)), |_| ()) {
             let reason = |error: &Error| match error {
                 Error::Timeout { .. } => Reason::Late,
                 _ => Reason::Failed,
@@ -214,20 +215,21 @@ impl<R: Request> Task for Shared<R> {
     }
 
     fn refuse(&self, reason: Reason, error: Error) {
-        if let Some(request) = self.ending(|stage| matches!(stage, Stage::Queued(_) | Stage::Begun | Stage::Running(_)))
-        {
+        let is = |stage: &Stage<R>| matches!(stage, Stage::Queued(_) | Stage::Begun | Stage::Running(_));
+        if let Some(request) = self.ending(is, |ticket| ticket.refuse(reason, &error)) {
             self.end_here(request, Some((reason, error)));
         }
     }
 
     fn expire(&self, error: Error) {
-        if let Some(request) = self.ending(|stage| matches!(stage, Stage::Queued(_))) {
+        let is = |stage: &Stage<R>| matches!(stage, Stage::Queued(_));
+        if let Some(request) = self.ending(is, |ticket| ticket.refuse(Reason::Late, &error)) {
             self.end_here(request, Some((Reason::Late, error)));
         }
     }
 
     fn waits(&self) -> bool {
-        matches!(self.state().stage, Stage::Queued(_)) && !self.meta.ticket.is_cancelled()
+        matches!(self.state().stage, Stage::Queued(_)) && !self.meta.ticket.is_over()
     }
 
     fn is_answered(&self) -> bool {

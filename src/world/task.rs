@@ -1,8 +1,7 @@
 //! A request on its way, as the threads of a rank see it.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::at::At;
@@ -24,41 +23,53 @@ pub(super) struct Meta {
     pub(super) terms: Arc<Terms>,
 }
 
-/// Whether requests that belong together have begun, or were cancelled: all or none. One that is by itself needs none.
+/// Whether requests that belong together have begun, or have ended before that: all or none. A request by itself needs none.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ticket(Option<Arc<AtomicU8>>);
+pub(super) struct Ticket(Option<Arc<OnceLock<Fate>>>);
 
-const WAITS: u8 = 0;
-const BEGUN: u8 = 1;
-const CANCELLED: u8 = 2;
+#[derive(Debug)]
+enum Fate {
+    Begun,
+    Cancelled,
+    /// One of them cannot be done, for this reason.
+    Refused(Reason, Error),
+}
 
 impl Ticket {
     /// One for several.
     pub(super) fn shared() -> Self {
-        Self(Some(Arc::new(AtomicU8::new(WAITS))))
+        Self(Some(Arc::default()))
     }
 
-    fn settle(&self, wanted: u8) -> bool {
-        let Some(state) = &self.0 else { return true };
-        match state.compare_exchange(WAITS, wanted, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => true,
-            Err(found) => found == wanted,
-        }
-    }
-
-    /// Whether they begin, or have.
+    /// Whether they begin, or have begun.
     pub(super) fn begin(&self) -> bool {
-        self.settle(BEGUN)
+        let Some(fate) = &self.0 else { return true };
+        matches!(fate.get_or_init(|| Fate::Begun), Fate::Begun)
     }
 
-    /// Whether they are cancelled, or were.
+    /// Cancels them unless they have begun. Returns whether none of them begins.
     pub(super) fn cancel(&self) -> bool {
-        self.settle(CANCELLED)
+        let Some(fate) = &self.0 else { return true };
+        !matches!(fate.get_or_init(|| Fate::Cancelled), Fate::Begun)
     }
 
-    /// Whether others were cancelled.
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.0.as_ref().is_some_and(|state| state.load(Ordering::Acquire) == CANCELLED)
+    /// Ends them unless they have begun, because one of them cannot be done.
+    pub(super) fn refuse(&self, reason: Reason, error: &Error) {
+        let Some(fate) = &self.0 else { return };
+        fate.get_or_init(|| Fate::Refused(reason, error.clone()));
+    }
+
+    /// Whether none of them begins.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.as_ref().and_then(|fate| fate.get()).is_some_and(|fate| !matches!(fate, Fate::Begun))
+    }
+
+    /// Why none of them begins, if they were not cancelled.
+    pub(super) fn refusal(&self) -> Option<(Reason, Error)> {
+        match self.0.as_ref()?.get()? {
+            Fate::Refused(reason, error) => Some((*reason, error.clone())),
+            Fate::Begun | Fate::Cancelled => None,
+        }
     }
 }
 
