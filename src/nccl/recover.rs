@@ -118,8 +118,9 @@ impl Communicator {
         let is_checked = inner.validation.over_exchange().is_some();
         let device = self.device();
         let cause = aborted(format!("rank {} recovers", self.rank()));
-        // What was under way here may still write; what hangs there is left to itself.
-        let _ = abort(std::slice::from_ref(inner), &cause, &Deadline::after(GRACE));
+        // What was under way here may still write; what hangs there is left to itself. The others wait
+        // for this rank no longer than the timeout of the exchange.
+        let _ = abort(std::slice::from_ref(inner), &cause, &Deadline::after(GRACE.min(exchange.timeout() / 2)));
         drop(self);
         if let Err(error) = device.memory_info() {
             // The others do not wait for who cannot start. Where this cannot be said, they do.
