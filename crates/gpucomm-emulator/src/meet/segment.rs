@@ -117,6 +117,11 @@ impl Rank {
         self.life.store(life, Ordering::Release);
     }
 
+    /// Whether its process is halted by a signal or a debugger: it does nothing until somebody continues it.
+    pub(crate) fn is_halted(&self) -> bool {
+        matches!(stat(self.pid.load(Ordering::Acquire)), Some((b'T' | b't', _)))
+    }
+
     /// Whether the rank is dead: its process has ended, or an injected fault has stopped it.
     pub(crate) fn dead(&self) -> bool {
         match self.life() {

@@ -204,8 +204,9 @@ fn work(comm: &Comm, segment: &Segment, operation: &Operation) -> Outcome {
     Ok(())
 }
 
-/// Waits until all living ranks have done their share. That is a matter of copying, so an abort does not shorten it; but the
-/// share of one that dies meanwhile is never done, and `false` says that this rank was stopped while it waited for that.
+/// Waits until all living ranks have done their share. That is a matter of copying, so an abort does not shorten it. A rank
+/// that dies meanwhile never does its share, nor does one whose process is halted: a GPU would go on. `false`: this rank was
+/// stopped while it waited for such a rank.
 fn part(
     comm: &Comm,
     segment: &Segment,
@@ -219,6 +220,10 @@ fn part(
         while !common.departure.wait(ticket, SLICE) {
             let is_missing = |peer: &usize| segment.own(*peer).departed.load(Ordering::Acquire) < number;
             let is_dead = |peer: &usize| segment.rank(*peer).dead();
+            let is_stopped = comm.resources.abort.is_set() || cancelled();
+            if is_stopped && (0..comm.size).filter(is_missing).all(|peer| segment.rank(peer).is_halted()) {
+                return Ok(false);
+            }
             let mut missing = (0..comm.size).filter(is_missing);
             dead = missing.clone().find(is_dead);
             // A rank may die after it has done its share, and before it comes to the gate, which stays shut then.
