@@ -107,6 +107,25 @@ fn ranks_of_a_clique_one_by_one() {
     });
 }
 
+/// One wait for one stream is enough: the ranks cannot be closed before that one moves.
+#[test]
+fn a_copy_to_the_host_of_one_rank() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2]) {
+            let (stream, let_go) = occupied(places()[0]);
+            let others = places().into_iter().take(ranks).skip(1).map(|one| Stream::new(one).unwrap());
+            let streams: Vec<_> = std::iter::once(stream).chain(others).collect();
+            let clique = at_work(&streams, long());
+            let x = DeviceBuffer::<f32>::zeroed(&streams[0], 4).unwrap();
+            let copied = x.copy_to_slice_within(&streams[0], &mut [0.0; 4], long());
+            assert!(matches!(copied, Err(Error::Timeout { .. })), "{copied:?}");
+            let took = timed(|| drop(clique));
+            drop(let_go);
+            assert!(took < long() / 2, "{took:?}");
+        }
+    });
+}
+
 /// Rank 1 stops after the first operation. Rank 0 gives up the second one at its timeout.
 fn gives_up(role: Role) {
     gpucomm::set_default_timeout(slower(20.0));

@@ -342,7 +342,12 @@ unsafe fn download(
         let what = || format!("work on a stream of {}{}", stream.device(), origins.pending());
         let look = || origins.look_around();
         let waited = deadline.poll_and_look(operation, what, look, || stream.has_reached(&mark));
-        let waited = waited.inspect_err(|_| stream.history().tell(&origins, true));
+        let waited = waited.inspect_err(|error| {
+            stream.history().tell(&origins, true);
+            if matches!(error, Error::Timeout { .. }) {
+                stream.give_up(Some(&mark), error);
+            }
+        });
         let waited = waited.and_then(|()| stream.judge(operation, &origins, deadline));
         if waited.is_err() {
             queue.push_front((block, mark, bytes));

@@ -376,7 +376,7 @@ impl Stream {
 
     /// A wait for all before `mark`, or for all, has ended with `error`: it was not done in time.
     #[cold]
-    pub(super) fn give_up(&self, mark: Option<&Mark>, error: &Error) {
+    pub(crate) fn give_up(&self, mark: Option<&Mark>, error: &Error) {
         let mut given_up = self.inner.given_up.lock();
         *given_up = Some((mark.cloned(), error.clone()));
     }

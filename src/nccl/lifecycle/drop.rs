@@ -83,8 +83,9 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let for_end = ENDING.min(whole / 5);
     let for_work = whole - for_end;
     let waits = if std::thread::panicking() { Vec::new() } else { in_vain::busy(&active) };
-    // The time for which the work was waited for before counts, too.
-    let waited = waits.iter().map(in_vain::waited_for).min().unwrap_or_default();
+    // The time for which the work was waited for before counts, too: where one stream does not move,
+    // the ranks cannot be closed, whatever the others do.
+    let waited = waits.iter().map(in_vain::waited_for).max().unwrap_or_default();
     let deadline = Deadline::after(for_work.saturating_sub(waited).max(AGAIN));
     if std::thread::panicking() || close(&active, &deadline).is_err() {
         // Other threads may have revoked some of them meanwhile: those end alone.
