@@ -1,12 +1,13 @@
 //! What a launcher has started, as users hold it.
 
+use std::ffi::OsString;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::choose::choose;
 use super::claim::{Claim, usage};
 use super::environment::Environment;
-use super::meeting::Meeting;
+use super::meeting::{JOB, Meeting, SECRET, STORE};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
@@ -63,6 +64,7 @@ impl Launch {
     /// [`Error::InvalidArgument`] for a variable that is no number, or names nothing that there is.
     pub fn from_env() -> Result<Self> {
         static OF_ENVIRONMENT: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
+        are_text(|name| std::env::var_os(name))?;
         let shared = Shared::read(&Environment(&of_process))?;
         let mut known = OF_ENVIRONMENT.lock();
         // Where ranks meet, rank 0 can listen once only.
@@ -222,6 +224,15 @@ impl Launch {
     }
 }
 
+/// Refuses names and secrets that are not UTF-8: as text, two of them may be the same. Shows no value, which may be a secret.
+pub(super) fn are_text(get: impl Fn(&str) -> Option<OsString>) -> Result<()> {
+    let wrong = [STORE, SECRET, JOB].into_iter().find_map(|name| Some((name, get(name)?.into_string().err()?)));
+    match wrong {
+        Some((name, value)) => Err(usage(format!("{name}: expected UTF-8, got {} bytes that are none", value.len()))),
+        None => Ok(()),
+    }
+}
+
 fn of_process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
@@ -230,16 +241,13 @@ impl Shared {
     pub(super) fn read(environment: &Environment<'_>) -> Result<Self> {
         let claim = choose(environment)?;
         let meeting = Meeting::of(environment, &claim)?;
-        let secret = environment.text(super::meeting::SECRET).map(Secret);
+        let secret = environment.text(SECRET).map(Secret);
         if secret.is_some() && !cfg!(feature = "secret") {
-            return Err(usage(format!(
-                "{} is set: expected gpucomm with the feature `secret`",
-                super::meeting::SECRET
-            )));
+            return Err(usage(format!("{} is set: expected gpucomm with the feature `secret`", SECRET)));
         }
         if secret.is_some() && matches!(meeting, Meeting::C10d { .. }) {
             let reason = "is set, and PyTorch's store has none: expected GPUCOMM_STORE=tcp://host:port beside it";
-            return Err(usage(format!("{} {reason}", super::meeting::SECRET)));
+            return Err(usage(format!("{} {reason}", SECRET)));
         }
         let device = environment.number(&["GPUCOMM_DEVICE"])?;
         Ok(Self { claim, meeting, secret, device, exchange: Mutex::new(None) })

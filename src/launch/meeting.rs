@@ -15,6 +15,9 @@ pub(super) const STORE: &str = "GPUCOMM_STORE";
 /// What proves to ranks that they talk to each other.
 pub(super) const SECRET: &str = "GPUCOMM_STORE_SECRET";
 
+/// The name of the job, where launchers have none.
+pub(super) const JOB: &str = "GPUCOMM_JOB";
+
 /// Ports that nothing else is given by itself: below those that the system hands out.
 const PORTS: std::ops::Range<u16> = 16_000..32_000;
 
@@ -114,7 +117,7 @@ fn port(name: &'static str, value: &str) -> Result<u16> {
 /// What distinguishes this job from others that may meet at the same place. Not what distinguishes a run from one before it: that is what
 /// generations are for.
 fn job(environment: &Environment<'_>, claim: &Claim) -> String {
-    if let Some(job) = environment.text("GPUCOMM_JOB") {
+    if let Some(job) = environment.text(JOB) {
         return job;
     }
     let parts: &[&[&'static str]] = match claim.launcher {

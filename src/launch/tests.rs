@@ -1,11 +1,13 @@
 //! What environments of launchers come to, as they were seen, and as they should not be.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 use super::choose::choose;
 use super::claim::Claim;
 use super::environment::Environment;
-use super::handle::Shared;
+use super::handle::{Shared, are_text};
 use super::meeting::{Meeting, listens_at};
 use crate::error::{Error, Result};
 use crate::launchers::Launcher;
@@ -213,6 +215,20 @@ fn a_store_that_is_named_is_taken() {
     }
     let half = meeting("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a").expect_err("half").to_string();
     assert!(half.contains("MASTER_PORT") && half.contains("MASTER_ADDR=a"), "{half}");
+}
+
+#[test]
+fn what_is_not_utf8_is_refused_and_not_shown() {
+    let with = |set: &'static str, value: &'static [u8]| {
+        are_text(|name| (name == set).then(|| OsStr::from_bytes(value).to_owned()))
+    };
+    for name in ["GPUCOMM_STORE", "GPUCOMM_STORE_SECRET", "GPUCOMM_JOB"] {
+        assert!(with(name, "h\u{fffd}ü".as_bytes()).is_ok());
+        let error = with(name, b"hush\xff").expect_err("no text").to_string();
+        assert!(error.contains(name) && !error.contains("hush"), "{error}");
+    }
+    // A path is no text.
+    assert!(with("GPUCOMM_DUMP", b"\xff").is_ok());
 }
 
 #[test]
