@@ -18,7 +18,7 @@ use super::task::{Meta, Task, Ticket};
 use super::terms::{Terms, Watcher};
 use super::vitals::Phase;
 use super::why::{Reason, SUBMIT};
-use crate::cuda::Device;
+use crate::cuda::{Device, is_forked, refuse};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::MutexGuard;
@@ -251,6 +251,10 @@ impl Rank {
 
     /// What is wrong with a request.
     pub(super) fn check<R: Request>(&self, request: &mut R) -> Result<()> {
+        // The threads of the parent are not there, and nobody would answer. In host functions they do.
+        if is_forked() {
+            refuse(request.operation(), "CUDA")?;
+        }
         if let (Some(wanted), Some(own)) = (request.device(), self.device)
             && wanted != own
         {

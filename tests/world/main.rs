@@ -9,6 +9,7 @@ mod deadlines;
 mod ends;
 mod executors;
 mod faults;
+mod forked;
 #[path = "../support/gate.rs"]
 mod gate;
 mod groups;

@@ -1,0 +1,32 @@
+//! Children by `fork`: the threads of ranks are not there, and a request is refused that nobody would answer.
+
+use std::time::Duration;
+
+use gpucomm::Error;
+use gpucomm::world::{Answer, Barrier, Reason, WorldOptions};
+
+use crate::support::world;
+
+fn is_refused(answer: Answer<Barrier>) -> bool {
+    let Ok(Err(failed)) = answer.wait_for(Duration::from_secs(20)) else { return false };
+    failed.reason == Reason::Refused && matches!(failed.error, Error::InvalidUsage { .. })
+}
+
+#[test]
+fn a_child_is_told_so() {
+    let world = world(2, WorldOptions::default());
+    world.barrier().wait().unwrap();
+    let rank = world.rank(0).unwrap();
+    // SAFETY: the child takes no lock but those that are tested, and ends without running anything else.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let told = is_refused(rank.submit(Barrier)) && world.barrier().wait_for(Duration::from_secs(20)).is_ok();
+        // SAFETY: it ends the child, whatever else is there.
+        unsafe { libc::_exit(if told { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: the status is valid for a write.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child was not told");
+    world.barrier().wait().unwrap();
+}
