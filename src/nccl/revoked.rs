@@ -227,6 +227,9 @@ impl Clique {
             let expected = format!("fewer than all of the {} ranks", self.size());
             return Err(crate::Error::argument(operation, "without", expected, format_args!("{without:?}")));
         }
+        // A clique that was revoked may be shrunk, one that is suspended stays as it is.
+        let refused = members.iter().filter(|inner| inner.is_suspended()).find_map(|inner| inner.refusal(operation));
+        refused.map_or(Ok(()), Err)?;
         let rest = shrink(operation, &members, without, config)?;
         Ok(Self::of(rest.into_iter().flatten().collect()))
     }

@@ -151,6 +151,22 @@ fn what_is_suspended_refuses() {
 }
 
 #[test]
+fn a_clique_that_is_suspended_is_not_shrunk_and_goes_on() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let rig = Rig::new(ranks);
+            rig.clique.suspend(Suspend::MEMORY, "because of the test").unwrap();
+            for shrunk in [rig.clique.shrink(&[0]), rig.clique.shrink_with(&[0], &Config::new())] {
+                assert!(matches!(shrunk, Err(Error::Suspended { .. })), "{shrunk:?}");
+            }
+            rig.clique.resume().unwrap();
+            rig.run(sum);
+            rig.close();
+        }
+    });
+}
+
+#[test]
 fn resuming_what_is_not_suspended() {
     since(FIRST, 60.0, || {
         for ranks in rank_counts(&[1, 2]) {
