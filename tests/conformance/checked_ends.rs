@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Exchange, Store, Swap, Threads};
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
+use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
 use crate::checked::{CASE, Job, PATIENT, address, begin, end_of, exchange, said};
 use crate::split::sum;
@@ -435,6 +435,60 @@ fn an_end_is_told_by_a_store_that_has_stalled() {
                     ranks.into_iter().for_each(|rank| rank.join().expect("no panic").expect("no error"));
                 });
             }
+        }
+    });
+}
+
+/// A call of several communicators that is late says so of each of them. A store that stalls holds it up
+/// once, and not once for each.
+#[test]
+fn a_late_call_beside_a_store_that_stalls() {
+    const MANY: usize = 6;
+    watched(120.0, || {
+        for _ in rank_counts(&[2]) {
+            let (place, stalls, given_up) = (Threads::new(2), Arc::new(AtomicBool::new(false)), Barrier::new(2));
+            let (place, stalls, given_up) = (&place, &stalls, &given_up);
+            let rank = |rank: usize| -> Result<()> {
+                let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
+                let store = Stalling { store: place.store(rank)?, stalls: own };
+                let exchange = Exchange::join(store)?.within(slower(40.0));
+                let options = InitOptions { timeout: slower(40.0), checked: true, ..InitOptions::default() };
+                let stream = Stream::new(places()[rank])?;
+                let start = || {
+                    // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
+                    let comm = unsafe { Communicator::init_rank_over(places()[rank], &exchange, &options) }?;
+                    // From the third one on, what a call says needs no store.
+                    (0..4).try_for_each(|_| sum(&comm, &stream))?;
+                    Ok(comm)
+                };
+                let comms = (0..MANY).map(|_| start()).collect::<Result<Vec<_>>>()?;
+                exchange.barrier()?;
+                if rank == 0 {
+                    let timeout = slower(1.0);
+                    comms.iter().for_each(|comm| comm.set_timeout(timeout));
+                    let zeros = |_| DeviceBuffer::<f32>::zeroed(&stream, 4);
+                    let mut buffers = (0..MANY).map(zeros).collect::<Result<Vec<_>>>()?;
+                    stalls.store(true, Ordering::Relaxed);
+                    let begin = Instant::now();
+                    let late = group(|g| {
+                        let mut all = comms.iter().zip(&mut buffers);
+                        all.try_for_each(|(comm, x)| g.all_reduce(comm, InPlace(x), ReduceOp::Sum, &stream))
+                    });
+                    let took = begin.elapsed();
+                    stalls.store(false, Ordering::Relaxed);
+                    given_up.wait();
+                    assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+                    assert!(took < timeout + slower(3.5), "{took:?}");
+                } else {
+                    given_up.wait();
+                }
+                Ok(())
+            };
+            std::thread::scope(|scope| {
+                let rank = &rank;
+                let ranks = [0, 1].map(|one| scope.spawn(move || rank(one)));
+                ranks.into_iter().for_each(|rank| rank.join().expect("no panic").expect("no error"));
+            });
         }
     });
 }

@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use super::ballot::Verdict;
+use super::farewell;
 use super::in_process::InProcess;
 use super::notes::Ending;
-use super::over_exchange::OverExchange;
+use super::over_exchange::{LAST, OverExchange};
 #[cfg(nccl_ge_2_27)]
 use super::points::Points;
 use super::split::{Choice, Splits};
@@ -58,11 +59,13 @@ impl Validation {
     }
 
     /// Tells the ranks of other processes that `error` has ended the communicator on `rank`, if
-    /// they compare.
+    /// they compare. A store that does not answer holds this up for a second, and those that follow
+    /// hardly.
     #[cold]
     pub(crate) fn announce_end(&self, rank: usize, error: &Error) {
         if let Some(over_exchange) = self.over_exchange() {
-            over_exchange.end(Ending::of(rank, error));
+            let (over_exchange, end) = (Arc::clone(over_exchange), Ending::of(rank, error));
+            farewell::tell(LAST, move || _ = over_exchange.end(end));
         }
     }
 
