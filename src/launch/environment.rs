@@ -11,6 +11,11 @@ impl Environment<'_> {
         self.0(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
+    /// The value of a variable as it is. An empty one is as good as not set.
+    pub(super) fn exact(&self, name: &str) -> Option<String> {
+        self.0(name).filter(|value| !value.is_empty())
+    }
+
     /// The first of these that is set, and its name.
     pub(super) fn first(&self, names: &[&'static str]) -> Option<(&'static str, String)> {
         names.iter().find_map(|name| self.text(name).map(|value| (*name, value)))

@@ -241,7 +241,7 @@ impl Shared {
     pub(super) fn read(environment: &Environment<'_>) -> Result<Self> {
         let claim = choose(environment)?;
         let meeting = Meeting::of(environment, &claim)?;
-        let secret = environment.text(SECRET).map(Secret);
+        let secret = environment.exact(SECRET).map(Secret);
         if secret.is_some() && !cfg!(feature = "secret") {
             return Err(usage(format!("{} is set: expected gpucomm with the feature `secret`", SECRET)));
         }

@@ -41,7 +41,7 @@ pub(super) enum Meeting {
 
 impl Meeting {
     pub(super) fn of(environment: &Environment<'_>, claim: &Claim) -> Result<Self> {
-        if let Some(store) = environment.text(STORE) {
+        if let Some(store) = environment.exact(STORE) {
             return Self::named(&store, job(environment, claim));
         }
         if claim.size == 1 {
@@ -117,7 +117,7 @@ fn port(name: &'static str, value: &str) -> Result<u16> {
 /// What distinguishes this job from others that may meet at the same place. Not what distinguishes a run from one before it: that is what
 /// generations are for.
 fn job(environment: &Environment<'_>, claim: &Claim) -> String {
-    if let Some(job) = environment.text(JOB) {
+    if let Some(job) = environment.exact(JOB) {
         return job;
     }
     let parts: &[&[&'static str]] = match claim.launcher {

@@ -18,6 +18,7 @@ use super::terms::Terms;
 use super::told;
 use super::why::{Failed, Reason};
 use crate::callbacks;
+use crate::cuda::{is_forked, refuse};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
@@ -296,6 +297,13 @@ impl<R: Request> Answer<R> {
         {
             let state = self.shared.state();
             if is_over(&state) {
+                return true;
+            }
+            if is_forked() {
+                drop(state);
+                // The threads that would answer are not in this process.
+                let forked = refuse(self.shared.meta.operation, "CUDA");
+                forked.unwrap_or_else(|error| self.shared.refuse(Reason::Failed, error));
                 return true;
             }
             if state.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {

@@ -29,7 +29,7 @@ pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<
 }
 
 /// The least time that what an abort has stopped gets to end.
-const LEAST: Duration = Duration::from_millis(500);
+const LEAST: Duration = Duration::from_millis(100);
 
 /// Ends it when it is dropped: as [`shutdown`], within the time that all drops of a thread share.
 pub(super) fn shut_down_in_drop(core: &Core) {

@@ -109,16 +109,20 @@ fn ranks_of_a_clique_one_by_one() {
 
 /// One wait for one stream is enough: the ranks cannot be closed before that one moves.
 #[test]
-fn a_copy_to_the_host_of_one_rank() {
-    watched(60.0, || {
-        for ranks in rank_counts(&[1, 2]) {
+fn a_copy_to_the_host_or_an_event_of_one_rank() {
+    watched(90.0, || {
+        for (ranks, copies) in rank_counts(&[1, 2]).into_iter().flat_map(|ranks| [(ranks, true), (ranks, false)]) {
             let (stream, let_go) = occupied(places()[0]);
             let others = places().into_iter().take(ranks).skip(1).map(|one| Stream::new(one).unwrap());
             let streams: Vec<_> = std::iter::once(stream).chain(others).collect();
             let clique = at_work(&streams, long());
             let x = DeviceBuffer::<f32>::zeroed(&streams[0], 4).unwrap();
-            let copied = x.copy_to_slice_within(&streams[0], &mut [0.0; 4], long());
-            assert!(matches!(copied, Err(Error::Timeout { .. })), "{copied:?}");
+            let waited = if copies {
+                x.copy_to_slice_within(&streams[0], &mut [0.0; 4], long())
+            } else {
+                streams[0].record().unwrap().wait(long())
+            };
+            assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
             let took = timed(|| drop(clique));
             drop(let_go);
             assert!(took < long() / 2, "{took:?}");

@@ -17,10 +17,14 @@ fn a_child_is_told_so() {
     let world = world(2, WorldOptions::default());
     world.barrier().wait().unwrap();
     let rank = world.rank(0).unwrap();
+    // Rank 1 comes when the child has ended.
+    let (before, after) = (rank.submit(Barrier), world.rank(1).unwrap());
     // SAFETY: the child takes no lock but those that are tested, and ends without running anything else.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let told = is_refused(rank.submit(Barrier)) && world.barrier().wait_for(Duration::from_secs(20)).is_ok();
+        let told = is_refused(rank.submit(Barrier))
+            && world.barrier().wait_for(Duration::from_secs(20)).is_ok()
+            && before.wait().is_err_and(|failed| matches!(failed.error, Error::InvalidUsage { .. }));
         // SAFETY: it ends the child, whatever else is there.
         unsafe { libc::_exit(if told { 0 } else { 1 }) };
     }
@@ -28,5 +32,7 @@ fn a_child_is_told_so() {
     // SAFETY: the status is valid for a write.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child was not told");
+    after.submit(Barrier).wait().unwrap();
+    before.wait().unwrap();
     world.barrier().wait().unwrap();
 }

@@ -62,6 +62,16 @@ impl Record {
             stream.history().tell(&self.origins, late);
         }
     }
+
+    /// A wait for it has ended with `error`. If that was too late, nobody waits as long again for its stream.
+    fn give_up(&self, error: &Error) {
+        #[cfg(feature = "nccl")]
+        if let (Error::Timeout { .. }, Some(stream)) = (error, Stream::upgrade(&self.stream)) {
+            stream.give_up_all(error);
+        }
+        #[cfg(not(feature = "nccl"))]
+        let _ = error;
+    }
 }
 
 // SAFETY: the CUDA runtime allows events to be used from any thread, and from several at a time.
@@ -180,7 +190,8 @@ impl Ask for PointWait {
                 asked => {
                     let record = self.point.lock().clone();
                     record.tell(true);
-                    return Some(asked.and_then(|_| Err(self.late(&record))));
+                    let failed = asked.and_then(|_| Err(self.late(&record)));
+                    return Some(failed.inspect_err(|error| record.give_up(error)));
                 }
             }
         }
