@@ -36,6 +36,7 @@ fn child() {
         ("one is not checked", checked_ends::one_is_not_checked),
         ("one aborts", checked_ends::one_aborts),
         ("one dies behind a message", checked_ends::one_dies_behind_a_message),
+        ("one dies on another stream", checked_ends::one_dies_on_another_stream),
         ("others go on", checked_ends::others_go_on),
         ("one is short", checked_ends::one_is_short),
         ("by an id", checked_ends::not_over_an_exchange),

@@ -127,6 +127,48 @@ fn who_waits_for_a_dead_one_on_the_device_is_told_at_once() {
     });
 }
 
+/// Rank 1 waits for a message of rank 2. On another stream it waits for one of rank 0, which dies: NCCL does that one first.
+pub fn one_dies_on_another_stream(role: Role) {
+    gpucomm::set_default_timeout(slower(PATIENT));
+    let exchange = exchange(&role);
+    let comm = begin(&role, &exchange, true).unwrap();
+    let streams = [0, 1, 2].map(|_| Stream::new(comm.device()).unwrap());
+    let mut x = [0, 1, 2].map(|at| DeviceBuffer::<f32>::zeroed(&streams[at], 12).unwrap());
+    // Connected in the first round, so that nobody waits inside NCCL.
+    for round in 0..2 {
+        match role.rank {
+            1 => {
+                comm.recv(&mut x[0], 0, &streams[0]).unwrap();
+                comm.recv(&mut x[1 + round], 2, &streams[1 + round]).unwrap();
+            }
+            rank if (rank, round) != (0, 1) => comm.send(&x[0], 1, &streams[0]).unwrap(),
+            _ => {}
+        }
+        if round == 0 {
+            streams.iter().for_each(|stream| stream.synchronize().unwrap());
+        }
+        exchange.barrier().unwrap();
+    }
+    if role.rank == 0 {
+        std::process::abort();
+    }
+    let (start, waited) = (Instant::now(), streams[if role.rank == 1 { 2 } else { 0 }].synchronize());
+    assert!(matches!(waited, Err(Error::Aborted { .. })), "{waited:?}");
+    assert_names(&waited.unwrap_err(), &["rank 0 has died"]);
+    assert!(start.elapsed() < slower(PATIENT / 4.0), "{:?}", start.elapsed());
+}
+
+#[test]
+fn who_waits_on_another_stream_than_for_a_dead_one_is_told_at_once() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[3]) {
+            let mut job = Job::start("one dies on another stream", ranks, "", &[]);
+            job.children.remove(0).finish(slower(60.0));
+            all_succeed(std::mem::take(&mut job.children), slower(60.0));
+        }
+    });
+}
+
 /// The last rank dies. Messages between the others go on, long after all know of that: while they wait inside NCCL, then for the device.
 pub fn others_go_on(role: Role) {
     let exchange = exchange(&role);

@@ -315,3 +315,36 @@ fn a_clique_is_dropped_at_once() {
         }
     });
 }
+
+/// Rank 1 waits for a message of rank 2. On another stream it waits for one of rank 0, which has returned: NCCL does that one first.
+#[test]
+fn a_message_on_another_stream_of_a_rank_that_has_returned() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[3]) {
+            let clique = Clique::init_all(&places()[..ranks]).unwrap();
+            clique.ranks().iter().for_each(|comm| comm.set_timeout(TIMEOUT));
+            let ran = clique.spmd(|comm| {
+                let streams = [0, 1, 2].map(|_| Stream::new(comm.device()).unwrap());
+                let mut x = [0, 1, 2].map(|at| DeviceBuffer::<f32>::zeroed(&streams[at], 12).unwrap());
+                // Connected in the first round, so that nobody waits inside NCCL.
+                for round in 0..2 {
+                    match comm.rank() {
+                        1 => {
+                            comm.recv(&mut x[0], 0, &streams[0])?;
+                            comm.recv(&mut x[1 + round], 2, &streams[1 + round])?;
+                        }
+                        rank if (rank, round) != (0, 1) => comm.send(&x[0], 1, &streams[0])?,
+                        _ => {}
+                    }
+                    if round == 0 {
+                        streams.iter().try_for_each(Stream::synchronize)?;
+                    }
+                }
+                if comm.rank() == 0 { Ok(()) } else { streams[if comm.rank() == 1 { 2 } else { 0 }].wait(TIMEOUT) }
+            });
+            let error = ran.expect_err("rank 0 has returned");
+            assert_names(&error, &["rank 0", "recv of 12 f32 from rank 0"]);
+            still_works(ranks);
+        }
+    });
+}

@@ -97,9 +97,16 @@ pub fn child(role: &Role) {
     exchange.barrier().expect("all that are left");
 }
 
+/// The program of all ranks, without what does not know the store: only a timeout ends that.
+fn program(batch: &Batch) -> Program {
+    let mut program = Program::draw(batch, batch.first, false);
+    program.steps.retain(|step| step.hears_of_deaths());
+    program
+}
+
 /// Runs the program until it fails, or to its end.
 fn survive(batch: &Batch, comm: &Communicator) {
-    let program = Arc::new(Program::draw(batch, batch.first, false));
+    let program = Arc::new(program(batch));
     watch::begin(&batch.repeat(batch.first), &program);
     let begun = Cell::new(Instant::now());
     let ran = Rank::new(comm).and_then(|mut rank| {
@@ -122,7 +129,7 @@ fn survive(batch: &Batch, comm: &Communicator) {
 
 /// Is lost.
 fn lose(loss: Loss, batch: &Batch, comm: Communicator) {
-    let mut program = Program::draw(batch, batch.first, false);
+    let mut program = program(batch);
     let signal = match loss.way {
         Way::Killed => Some("-KILL"),
         Way::Stopped => Some("-STOP"),

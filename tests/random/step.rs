@@ -49,6 +49,11 @@ pub trait Step: std::fmt::Debug + Send + Sync {
     /// Makes it that of other buffers, of the same lengths and types: steps before it are left out.
     fn rebase(&mut self, _: &Model) {}
 
+    /// Whether the death of a rank ends it, where the store knows of that.
+    fn hears_of_deaths(&self) -> bool {
+        true
+    }
+
     /// Something else that rank `who` may do, so that no rank may end well.
     fn deviate(&self, _: &mut Rng, _who: usize) -> Option<Deviation> {
         None

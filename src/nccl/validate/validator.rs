@@ -40,8 +40,8 @@ pub(crate) trait Validator {
     /// process that waits in vain from now on.
     fn on_departure(&self, inner: &Inner, end: &mut dyn FnMut(&Inner, &Error));
 
-    /// Returns why the operations of `inner` after number `done`, up to number `last`, will not
-    /// complete, if a rank that they need has left or died.
+    /// Returns why operation `last` of `inner`, or one before it, will not complete, if a rank that it
+    /// needs has left or died. On the stream of `last`, the operations up to number `done` are done.
     fn in_vain(&self, inner: &Inner, done: u64, last: u64) -> Option<Error>;
 
     /// Explains which of these operations `inner` waits for, and which ranks have not come to it.

@@ -52,10 +52,11 @@ pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error
     in_vain(inner, operation, all(inner), |rank, _| behind.contains(&rank))
 }
 
-/// Why `inner` waits in vain for the device to come past its operations after number `done`, up to number `last`.
+/// Why `inner` waits in vain for the device to come past its operation of number `last`, and so past
+/// all before, whatever their streams.
 #[cold]
-pub(crate) fn on_device(inner: &Inner, done: u64, last: u64) -> Option<Error> {
-    let first = (done + 1).max((last + 1).saturating_sub(KEPT));
+pub(crate) fn on_device(inner: &Inner, last: u64) -> Option<Error> {
+    let first = (last + 1).saturating_sub(KEPT).max(1);
     in_vain(inner, WAIT, first..=last, |_, _| true)
 }
 

@@ -4,14 +4,39 @@
 //! A message needs the rank at its other end. Every other operation needs all ranks. An operation
 //! that is no longer recorded counts as one that needs all ranks.
 
+use super::departure::settle;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::{KEPT, Record};
 use crate::nccl::validate::operation;
 use crate::nccl::validate::over_exchange::OverExchange;
 
-/// Whether `inner` needs `rank` for one of its operations after number `done`, up to number `last`.
+/// Whether `inner` needs `rank` for one of its operations up to number `last`, which is on a stream
+/// on which number `done`, or all before, is done.
 pub(crate) fn on_device(inner: &Inner, rank: usize, done: u64, last: u64) -> bool {
     (done + 1..=last).any(|number| inner.recent.get(number).is_none_or(|record| needs(&record, rank)))
+        || on_other_streams(inner, rank, done)
+}
+
+/// Whether it needs `rank` for an operation up to number `done` on another stream. NCCL does the
+/// operations of a communicator in their order, whatever their streams.
+fn on_other_streams(inner: &Inner, rank: usize, done: u64) -> bool {
+    let oldest = (inner.recent.last() + 1).saturating_sub(KEPT).max(1);
+    let records = (oldest..=done).filter_map(|number| inner.recent.get(number));
+    let needed: Vec<_> = records.filter(|record| needs(record, rank)).collect();
+    if needed.is_empty() {
+        return false;
+    }
+    let Some((streams, seen)) = inner.try_lock().map(|guard| (guard.streams.all().to_vec(), guard.works.seen())) else {
+        return false;
+    };
+    // Operations that nobody has waited for may be done: those on a stream that is idle are.
+    let busy = streams.into_iter().filter(|stream| !settle(stream).unwrap_or(true));
+    let busy: Vec<_> = busy.map(|stream| stream.serial()).collect();
+    let is_done = |record: &Record| {
+        let seen = seen.iter().find(|(stream, _)| *stream == record.stream);
+        !busy.contains(&record.stream) || seen.is_some_and(|(_, last)| record.number <= *last)
+    };
+    !needed.iter().all(is_done)
 }
 
 /// Whether `inner` needs `rank` for what NCCL does in the visit with this number, which still goes

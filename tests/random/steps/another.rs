@@ -48,6 +48,10 @@ pub fn another(g: &mut Generator) -> Option<Box<dyn Step>> {
 impl Step for Another {
     fn apply(&self, _: &mut Model) {}
 
+    fn hears_of_deaths(&self) -> bool {
+        false
+    }
+
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let (me, stream) = (rank.number(), rank.stream(&self.streams));
         let id = id(rank.comm, self.maker, stream)?;

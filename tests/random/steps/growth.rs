@@ -51,6 +51,10 @@ pub fn grow(g: &mut Generator) -> Option<Box<dyn Step>> {
 impl Step for Grow {
     fn apply(&self, _: &mut Model) {}
 
+    fn hears_of_deaths(&self) -> bool {
+        false
+    }
+
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let (me, stream) = (rank.number(), rank.stream(&self.streams));
         let [first, more] = &self.who;

@@ -42,8 +42,8 @@ impl Validator for InProcess {
         }
     }
 
-    fn in_vain(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {
-        departure::on_device(inner, done, last)
+    fn in_vain(&self, inner: &Inner, _done: u64, last: u64) -> Option<Error> {
+        departure::on_device(inner, last)
     }
 
     fn explain(
