@@ -129,3 +129,23 @@ impl Meta {
         self.terms.lane.as_ref().map(|lane| format!(", lane {:?}", lane.name)).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_together_ends_for_one_reason() {
+        let (refused, cancelled, begun) = (Ticket::shared(), Ticket::shared(), Ticket::shared());
+        let error = Error::Aborted { operation: "test", reason: "the world was shut down".to_owned() };
+        refused.refuse(Reason::Closed, &error);
+        assert!(!refused.begin() && refused.is_over() && refused.cancel());
+        assert!(matches!(refused.refusal(), Some((Reason::Closed, Error::Aborted { .. }))));
+        assert!(cancelled.cancel() && !cancelled.begin() && cancelled.is_over());
+        cancelled.refuse(Reason::Closed, &error);
+        assert!(cancelled.refusal().is_none());
+        assert!(begun.begin() && !begun.cancel());
+        begun.refuse(Reason::Closed, &error);
+        assert!(begun.begin() && !begun.is_over() && begun.refusal().is_none());
+    }
+}

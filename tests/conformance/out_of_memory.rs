@@ -32,11 +32,12 @@ fn with_little_memory(role: &'static str, ranks: usize) {
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
-    let roles: [(&str, fn() -> Result<()>); 7] = [
+    let roles: [(&str, fn() -> Result<()>); 8] = [
         ("culprit", one_rank_runs_out),
         ("goes on", of_one_rank_of_a_clique_that_goes_on),
         ("dead", of_a_dead_clique),
         ("other", of_another_clique),
+        ("graph", of_a_graph_that_stays),
         ("children", for_a_child),
         ("symmetric", of_one_rank_for_symmetric_memory),
         ("windows", of_windows),
@@ -294,6 +295,31 @@ fn of_another_clique() -> Result<()> {
 #[test]
 fn memory_of_another_clique_is_waited_for() {
     with_little_memory("other", 2);
+}
+
+/// NCCL knows the memory of a graph until the last rank of the clique has ended, and that one is forgotten.
+fn of_a_graph_that_stays() -> Result<()> {
+    let (clique, streams) = start(2, Config::new())?;
+    clique.spmd(|comm| {
+        let stream = &streams[comm.rank()];
+        let mut memory = comm.alloc_local::<u8>(stream, if comm.rank() == 0 { LARGE } else { 10 })?;
+        let graph = stream.capture(|lent| comm.all_reduce(InPlace(memory.slice_mut(0..10)), ReduceOp::Sum, lent))?;
+        graph.launch(stream)?;
+        stream.synchronize()
+    })?;
+    let mut ranks = clique.into_ranks().into_iter();
+    drop(ranks.next());
+    std::mem::forget(ranks);
+    let start = std::time::Instant::now();
+    let error = DeviceBuffer::<u8>::zeroed(&streams[0], LARGE).expect_err("the memory of the graph is still there");
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+    assert!(start.elapsed() < slower(5.0), "{:?}", start.elapsed());
+    Ok(())
+}
+
+#[test]
+fn memory_of_a_graph_that_stays_is_not_waited_for() {
+    with_little_memory("graph", 2);
 }
 
 /// Rank 1 has no memory for another communicator. Its error is the one of the call, not that of a rank which NCCL stops because of it.
