@@ -346,6 +346,9 @@ impl Clique {
     pub fn grow(&self, devices: &[Device]) -> Result<Self> {
         const OPERATION: &str = "Clique::grow";
         let wrong = |expected: &str, got: &dyn fmt::Display| Err(Error::argument(OPERATION, "devices", expected, got));
+        if devices.is_empty() {
+            return wrong("at least one device", &"none");
+        }
         environment::check_devices(OPERATION, "devices", devices)?;
         for device in devices.iter().filter(|_| !environment::ranks_share_devices()) {
             if let Some(rank) = self.ranks().iter().find(|comm| comm.device() == *device) {

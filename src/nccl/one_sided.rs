@@ -327,7 +327,8 @@ fn wait(site: Site<'_>, signals: &[(usize, usize)], memory: Option<Region<'_>>) 
     for &(peer, count) in signals {
         site.comm.check_rank(site.operation, "signals", peer)?;
         if !(1..=i32::MAX as usize).contains(&count) {
-            return Err(Error::argument(site.operation, "signals", "at least one signal of each rank", count));
+            let expected = format!("1 to {} signals of each rank", i32::MAX);
+            return Err(Error::argument(site.operation, "signals", expected, count));
         }
     }
     if signals.is_empty() {

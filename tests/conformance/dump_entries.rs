@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, group, nccl};
 
 use crate::support::harness::devices;
-use crate::support::{Rig, skip, watched};
+use crate::support::{Rig, skip, watched, watched_alone};
 
 /// The number that stands under a name in a piece of a dump.
 fn number(text: &str, name: &str) -> Option<u64> {
@@ -255,7 +255,7 @@ fn roots_and_reductions() {
 /// One file that cannot be written keeps no other from being written.
 #[test]
 fn files_beside_one_that_cannot_be_written() {
-    watched(60.0, || {
+    watched_alone(60.0, || {
         let place = std::env::temp_dir().join(format!("gpucomm-dump-beside-{}", std::process::id()));
         let _ = fs::remove_dir_all(&place);
         let rig = Rig::new(devices().min(3));

@@ -11,7 +11,7 @@ use gpucomm::{Backend, DeviceBuffer, Error, InPlace, ReduceOp, nccl};
 
 use crate::support::harness::devices;
 use crate::support::process::{Role, spawn};
-use crate::support::{Rig, skip, slower, watched};
+use crate::support::{Rig, skip, slower, watched_alone};
 
 const CHILD: &str = "dumps::child";
 
@@ -80,7 +80,7 @@ fn all_say(dumps: &[String], ranks: usize, words: &[&str]) {
 
 #[test]
 fn panics_are_written_down_before_the_hook_that_was_there() {
-    watched(60.0, || {
+    watched_alone(60.0, || {
         let (place, called) = (Place::new("panics"), Arc::new(AtomicUsize::new(0)));
         let before = panic::take_hook();
         let (counts, seen) = (Arc::clone(&called), place.0.clone());
@@ -145,7 +145,7 @@ fn a_rank_that_panics_has_all_written_down() {
     if devices() < 2 {
         return skip("two ranks: this machine has one device");
     }
-    watched(60.0, || {
+    watched_alone(60.0, || {
         let place = Place::new("panicking");
         let id = gpucomm::UniqueId::from_bytes([0; gpucomm::UniqueId::BYTES]);
         let env = [("GPUCOMM_DUMP", place.0.to_str().expect("a path in UTF-8"))];
@@ -162,7 +162,7 @@ fn who_closes_can_be_asked() {
     if devices() < 2 {
         return skip("two ranks: this machine has one device");
     }
-    watched(60.0, || {
+    watched_alone(60.0, || {
         let place = Place::new("closing");
         let rig = Rig::new(2);
         let stream = gpucomm::Stream::new(rig.clique.rank(0).device()).expect("a stream");
@@ -190,7 +190,7 @@ fn who_closes_can_be_asked() {
 /// The others may wait for a rank that has closed its communicator, or aborted it.
 #[test]
 fn what_has_ended_is_written_down_as_well() {
-    watched(60.0, || {
+    watched_alone(60.0, || {
         let (place, ranks) = (Place::new("ended"), devices());
         let rig = Rig::new(ranks);
         rig.run(|comm, stream| {
@@ -226,7 +226,7 @@ fn signals_are_answered_by_dumps() {
     if devices() < 2 {
         return skip("two ranks: this machine has one device");
     }
-    watched(60.0, || {
+    watched_alone(60.0, || {
         let (place, other) = (Place::new("signals"), Place::new("other"));
         nccl::dump_on_signal(None, &place.0).expect("a thread that waits");
         nccl::dump_on_signal(Some(Signal::WINCH.as_raw()), &other.0).expect("a thread that waits");

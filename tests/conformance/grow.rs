@@ -167,7 +167,7 @@ fn what_is_refused() {
         for ranks in rank_counts(&[3]) {
             let devices = &places()[..ranks];
             let old = clique(&devices[..2]);
-            assert_argument(old.grow(&[]), "Clique::grow", "1 to", "0");
+            assert_argument(old.grow(&[]), "Clique::grow", "at least one device", "none");
             assert_argument(old.grow(&[devices[2], devices[2]]), "Clique::grow", "each device once", "twice");
             assert_argument(old.grow(&devices[1..]), "Clique::grow", "other devices", "which rank 1 has");
             let comm = old.rank(0);

@@ -32,8 +32,17 @@ fn occupied(device: Device) -> (Stream, Sender<()>) {
 /// A clique with this timeout that has enqueued an operation on these streams.
 fn at_work(streams: &[Stream], timeout: Duration) -> Clique {
     let devices: Vec<_> = streams.iter().map(Stream::device).collect();
-    let options = InitOptions { timeout, ..InitOptions::default() };
-    let clique = Clique::init_all_with(&devices, &options).unwrap();
+    let clique = begun(&devices, timeout);
+    enqueue(&clique, streams);
+    clique
+}
+
+fn begun(devices: &[Device], timeout: Duration) -> Clique {
+    Clique::init_all_with(devices, &InitOptions { timeout, ..InitOptions::default() }).unwrap()
+}
+
+/// Enqueues an operation of a clique on these streams.
+fn enqueue(clique: &Clique, streams: &[Stream]) {
     clique
         .spmd(|comm| {
             let stream = &streams[comm.rank()];
@@ -41,7 +50,6 @@ fn at_work(streams: &[Stream], timeout: Duration) -> Clique {
             comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
         })
         .unwrap();
-    clique
 }
 
 fn timed(end: impl FnOnce()) -> Duration {
@@ -190,14 +198,17 @@ fn drops_of_one_thread_behind_streams_of_their_own() {
     watched(90.0, || {
         for ranks in rank_counts(&[1, 2]) {
             let timeout = slower(3.0);
-            let all: Vec<_> = (0..4)
-                .map(|_| {
+            // Before the device is occupied: a start beside that took more than the timeout on an H200.
+            let cliques: Vec<_> = (0..4).map(|_| begun(&places()[..ranks], timeout)).collect();
+            let held: Vec<_> = cliques
+                .iter()
+                .map(|clique| {
                     let (mut streams, held): (Vec<_>, Vec<_>) = places().into_iter().take(1).map(occupied).unzip();
                     streams.extend(places().into_iter().take(ranks).skip(1).map(|one| Stream::new(one).unwrap()));
-                    (at_work(&streams, timeout), held)
+                    enqueue(clique, &streams);
+                    held
                 })
                 .collect();
-            let (cliques, held): (Vec<_>, Vec<_>) = all.into_iter().unzip();
             let times: Vec<_> = cliques.into_iter().map(|clique| timed(|| drop(clique))).collect();
             drop(held);
             assert!(times.iter().skip(1).all(|time| *time < timeout / 2), "{times:?}");

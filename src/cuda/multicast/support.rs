@@ -112,7 +112,7 @@ pub(super) fn check_device(operation: &'static str, device: Device, others: &[De
 /// Refuses properties of which there can be no object.
 pub(super) fn check_properties(operation: &'static str, properties: &Properties) -> Result<()> {
     if properties.devices() == 0 || u32::try_from(properties.devices()).is_err() {
-        return Err(Error::argument(operation, "devices", "at least one device", properties.devices()));
+        return Err(Error::argument(operation, "devices", format!("1 to {} devices", u32::MAX), properties.devices()));
     }
     let step = properties.granularity()?.minimum;
     if properties.bytes() == 0 || !properties.bytes().is_multiple_of(step) {

@@ -59,7 +59,7 @@ impl Context {
         let inner = self.inner();
         let number = match c_int::try_from(count) {
             Ok(number @ 1..) => number,
-            _ => return Err(Error::argument(OPERATION, "count", "some queue pairs", count)),
+            _ => return Err(Error::argument(OPERATION, "count", format!("1 to {} queue pairs", c_int::MAX), count)),
         };
         let plan = Plan {
             numbers: [count as u64, 0, 0, 0, 0, 0],

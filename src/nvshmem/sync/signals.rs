@@ -75,7 +75,7 @@ impl<'ctx> SymmetricSignals<'ctx> {
     /// Where there are not so many.
     #[track_caller]
     pub fn at(&self, at: usize) -> Signal<'_> {
-        or_panic(self.0.as_symmetric().try_slice(at..=at).and_then(Signal::new))
+        or_panic(self.0.as_symmetric().slice_for("SymmetricSignals::at", &(at..=at)).and_then(Signal::new))
     }
 
     /// The words that they are.

@@ -20,12 +20,17 @@ use super::slower::slower;
 /// On the emulator it has a process to itself. What tests do to devices, others would feel: NCCL waits for a device when it frees something,
 /// for what another test has left hanging there too. On GPUs, where processes are dear, the tests of one take turns.
 pub fn watched(seconds: f64, body: impl FnOnce() + Send + 'static) {
-    run_watched(seconds, Box::new(body));
+    run_watched(seconds, gpucomm::backend() != Backend::Nvidia, Box::new(body));
+}
+
+/// The same in a process to itself, on GPUs as well: it counts what all communicators of the process leave.
+pub fn watched_alone(seconds: f64, body: impl FnOnce() + Send + 'static) {
+    run_watched(seconds, true, Box::new(body));
 }
 
 /// Not generic: there is one for all tests to compile.
-fn run_watched(seconds: f64, body: Box<dyn FnOnce() + Send>) {
-    if gpucomm::backend() == Backend::Nvidia || is_alone() {
+fn run_watched(seconds: f64, is_apart: bool, body: Box<dyn FnOnce() + Send>) {
+    if !is_apart || is_alone() {
         return here(seconds, body);
     }
     let thread = std::thread::current();

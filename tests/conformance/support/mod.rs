@@ -27,7 +27,7 @@ mod slower;
 pub use errors::{argument as assert_argument, names as assert_names};
 pub use expect::{assert_usage, quick, still_works};
 pub use guarded::Guarded;
-pub use harness::{Rig, rank_counts, skip, takes_faults, watched};
+pub use harness::{Rig, rank_counts, skip, takes_faults, watched, watched_alone};
 pub use number::{Number, Op, OpExt};
 pub use places::places;
 pub use random::{Case, is_thorough, takes};
