@@ -33,9 +33,10 @@ impl Communicator {
     /// From a communicator that has failed, or hangs, to one of the ranks that are left, in one call: it is aborted, the ranks find out over
     /// `exchange` who is left, and start anew.
     ///
-    /// All ranks call it that can, each when its own calls have failed. They wait for each other as long as [`Exchange::within`] says, or until
-    /// the rest are known to have ended; who comes later is left out, and told so. Where another rank is lost before all have started, those that are left begin again. All get the
-    /// same answer: nobody goes on unless all that it starts with have said that they do.
+    /// Every rank that still can calls it, each after its own calls have failed. The ranks wait for each other as long as
+    /// [`Exchange::within`] says, or until the others are known to have ended. The abort takes at most half of that time, and at most
+    /// 10 s. A rank that comes later is left out, and gets [`Error::Gone`]. If another rank is lost before all have started, those that are
+    /// left begin again. All ranks get the same answer: none goes on unless all that it starts with have said that they do.
     ///
     /// A rank whose device is lost [withdraws](Exchange::withdraw): it gets that error, and the others go on without it.
     ///
