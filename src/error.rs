@@ -349,6 +349,11 @@ impl Error {
         if let Self::Disagreement { .. } = self { self } else { self.noted(format_args!("of rank {rank}")) }
     }
 
+    /// For how long it was waited where this is a [`Error::Timeout`].
+    pub(crate) fn waited(&self) -> std::time::Duration {
+        if let Self::Timeout { timeout, .. } = self { *timeout } else { std::time::Duration::ZERO }
+    }
+
     /// An [`Error::InvalidArgument`].
     pub(crate) fn argument(
         operation: &'static str,

@@ -1,10 +1,11 @@
 //! A deadline is paid once: who has waited for work in vain does not wait for the same work again.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
-use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
+use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use crate::split::sum;
 use crate::support::process::{Role, spawn_all};
@@ -18,6 +19,9 @@ const CHILD: &str = "paid_once::child";
 fn child() {
     if let Some(role) = Role::of_this_process("gives up") {
         gives_up(role);
+    }
+    if Role::of_this_process("waits").is_some() {
+        waits();
     }
 }
 
@@ -115,26 +119,88 @@ fn ranks_of_a_clique_one_by_one() {
     });
 }
 
+/// A wait for what is on a stream, and so for a clique that has work there.
+type Wait = fn(&Stream, &mut DeviceBuffer<f32>) -> Result<()>;
+
+const WAITS: [(&str, Wait); 8] = [
+    ("a copy to the host", |stream, x| x.copy_to_slice_within(stream, &mut [0.0; 4], long())),
+    ("an event", |stream, _| stream.record()?.wait(long())),
+    ("a wait, and a look", |stream, _| {
+        let waited = stream.wait(long());
+        assert!(stream.wait(Duration::from_millis(1)).is_err());
+        waited
+    }),
+    ("a copy on another stream", |stream, x| {
+        x.copy_to_slice_within(&Stream::new(stream.device())?, &mut [0.0; 4], long())
+    }),
+    ("another stream", |stream, _| {
+        let other = Stream::new(stream.device())?;
+        other.wait_event(&stream.record()?)?;
+        other.wait(long())
+    }),
+    ("pinned memory", |stream, x| {
+        let mut pinned = PinnedBuffer::new(4)?;
+        x.copy_to_pinned(stream, &mut pinned)?;
+        pinned.as_slice().map(drop)
+    }),
+    ("pinned memory of another stream", |stream, x| {
+        let mut pinned = PinnedBuffer::new(4)?;
+        x.copy_to_pinned(&Stream::new(stream.device())?, &mut pinned)?;
+        pinned.as_slice().map(drop)
+    }),
+    ("pinned memory that is read", |stream, x| {
+        let mut pinned = PinnedBuffer::new(4)?;
+        x.copy_from_pinned(stream, &pinned)?;
+        pinned.as_mut_slice().map(drop)
+    }),
+];
+
 /// One wait for one stream is enough: the ranks cannot be closed before that one moves.
 #[test]
-fn a_copy_to_the_host_or_an_event_of_one_rank() {
-    watched(90.0, || {
-        for (ranks, copies) in rank_counts(&[1, 2]).into_iter().flat_map(|ranks| [(ranks, true), (ranks, false)]) {
+fn a_wait_for_one_rank_of_whatever_kind() {
+    watched(180.0, || {
+        // Some wait for the default timeout, which is that of a process.
+        let mut children = spawn_all(CHILD, "waits", 1, &[]);
+        children.remove(0).finish(slower(150.0)).assert_success();
+    });
+}
+
+fn waits() {
+    gpucomm::set_default_timeout(long());
+    for ((what, wait), ranks) in WAITS.into_iter().zip([1, 2].into_iter().cycle()) {
+        for ranks in rank_counts(&[ranks]) {
             let (stream, let_go) = occupied(places()[0]);
             let others = places().into_iter().take(ranks).skip(1).map(|one| Stream::new(one).unwrap());
             let streams: Vec<_> = std::iter::once(stream).chain(others).collect();
-            let clique = at_work(&streams, long());
-            let x = DeviceBuffer::<f32>::zeroed(&streams[0], 4).unwrap();
-            let waited = if copies {
-                x.copy_to_slice_within(&streams[0], &mut [0.0; 4], long())
-            } else {
-                streams[0].record().unwrap().wait(long())
-            };
-            assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
+            let clique = begun(&streams.iter().map(Stream::device).collect::<Vec<_>>(), long());
+            let mut buffers: Vec<_> = streams.iter().map(|s| DeviceBuffer::zeroed(s, 4).unwrap()).collect();
+            let shared: Vec<_> = buffers.iter_mut().map(Mutex::new).collect();
+            let enqueued = clique.spmd(|comm| {
+                let (mut x, stream) = (shared[comm.rank()].lock().unwrap(), &streams[comm.rank()]);
+                comm.all_reduce(InPlace(&mut **x), ReduceOp::Sum, stream)
+            });
+            enqueued.unwrap();
+            drop(shared);
+            let waited = wait(&streams[0], &mut buffers[0]);
+            assert!(matches!(waited, Err(Error::Timeout { .. })), "{what}: {waited:?}");
             let took = timed(|| drop(clique));
             drop(let_go);
-            assert!(took < long() / 2, "{took:?}");
+            assert!(took < long() / 2, "{what}: {took:?}");
         }
+    }
+}
+
+/// What waits for the work of a clique before it begins leaves the clique as it is.
+#[test]
+fn a_split_behind_work_in_flight() {
+    watched(60.0, || {
+        let (stream, let_go) = occupied(places()[0]);
+        let clique = at_work(&[stream], long());
+        let split = clique.split(|rank| Some((0, rank)));
+        assert!(matches!(split, Err(Error::Timeout { .. })), "{split:?}");
+        let took = timed(|| drop(clique));
+        drop(let_go);
+        assert!(took < long() / 2, "{took:?}");
     });
 }
 

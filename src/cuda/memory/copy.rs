@@ -346,6 +346,7 @@ unsafe fn download(
             stream.history().tell(&origins, true);
             if matches!(error, Error::Timeout { .. }) {
                 stream.give_up(Some(&mark), error);
+                origins.give_up(error);
             }
         });
         let waited = waited.and_then(|()| stream.judge(operation, &origins, deadline));

@@ -65,12 +65,10 @@ impl Record {
 
     /// A wait for it has ended with `error`. If that was too late, nobody waits as long again for its stream.
     fn give_up(&self, error: &Error) {
-        #[cfg(feature = "nccl")]
         if let (Error::Timeout { .. }, Some(stream)) = (error, Stream::upgrade(&self.stream)) {
             stream.give_up_all(error);
         }
-        #[cfg(not(feature = "nccl"))]
-        let _ = error;
+        self.origins.give_up(error);
     }
 }
 

@@ -72,10 +72,17 @@ impl Stream {
             format!("earlier work on a stream of {device}, which has taken {places} places of its queue{pending}")
         };
         let look = || self.history().origins().look_around();
-        deadline.poll_and_look(operation, what, look, || match self.in_flight().advance(self.queue(), cost)? {
-            true => Ok(true),
-            false => refusal().map_or(Ok(false), Err),
-        })?;
+        deadline
+            .poll_and_look(operation, what, look, || match self.in_flight().advance(self.queue(), cost)? {
+                true => Ok(true),
+                false => refusal().map_or(Ok(false), Err),
+            })
+            .inspect_err(|error| {
+                if matches!(error, Error::Timeout { .. }) {
+                    self.give_up_all(error);
+                    self.history().origins().give_up(error);
+                }
+            })?;
         // It may have begun while this waited.
         self.not_captured(operation)?;
         later::retry(self);

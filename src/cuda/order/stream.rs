@@ -377,12 +377,13 @@ impl Stream {
     /// A wait for all before `mark`, or for all, has ended with `error`: it was not done in time.
     #[cold]
     pub(crate) fn give_up(&self, mark: Option<&Mark>, error: &Error) {
-        let mut given_up = self.inner.given_up.lock();
-        *given_up = Some((mark.cloned(), error.clone()));
+        // A longer wait stays known.
+        if self.given_up().is_none_or(|known| known.waited() < error.waited()) {
+            *self.inner.given_up.lock() = Some((mark.cloned(), error.clone()));
+        }
     }
 
     /// The same of a wait for all that is here. Known until the stream moves; neither waits nor enqueues a mark.
-    #[cfg(feature = "nccl")]
     #[cold]
     pub(crate) fn give_up_all(&self, error: &Error) {
         // A mark that is reached already tells nothing. Without one, the stream has moved when it is done.
@@ -391,7 +392,6 @@ impl Stream {
     }
 
     /// The error of a wait that was not over in time, if the stream has still not come to where that wait would have ended.
-    #[cfg(feature = "nccl")]
     pub(crate) fn given_up(&self) -> Option<Error> {
         let (mark, error) = self.inner.given_up.lock().clone()?;
         let is_past = mark.map_or_else(|| self.is_drained(), |mark| mark.reached()).unwrap_or(true);

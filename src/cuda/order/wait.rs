@@ -147,6 +147,7 @@ impl Stream {
             if let Some(error) = unless() {
                 self.history().tell(&wait.origins, true);
                 self.give_up(wait.mark.as_ref(), &error);
+                wait.origins.give_up(&error);
                 return Err(error);
             }
             backoff(round);
@@ -254,6 +255,7 @@ impl Ask for Wait {
                     return Some(asked.and_then(|_| {
                         let late = self.late();
                         self.stream.give_up(self.mark.as_ref(), &late);
+                        self.origins.give_up(&late);
                         Err(late)
                     }));
                 }

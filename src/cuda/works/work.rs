@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::cuda::devices::thread::is_off_limits;
+use crate::cuda::order::stream::{self, Stream};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 
@@ -133,6 +134,8 @@ pub(crate) struct Work {
     observed: AtomicU64,
     fate: Arc<Fate>,
     worker: Weak<dyn Worker>,
+    /// The stream of its operations, where it is known.
+    stream: Weak<stream::Inner>,
 }
 
 impl Work {
@@ -140,7 +143,21 @@ impl Work {
     pub(crate) fn new(worker: Weak<dyn Worker>, fate: Arc<Fate>, base: u64) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(0);
-        Self { id, base, enqueued: AtomicU64::new(base), observed: AtomicU64::new(base), fate, worker }
+        Self {
+            id,
+            base,
+            enqueued: AtomicU64::new(base),
+            observed: AtomicU64::new(base),
+            fate,
+            worker,
+            stream: Weak::new(),
+        }
+    }
+
+    /// The same, on `stream`.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn on(self, stream: &Stream) -> Self {
+        Self { stream: stream.downgrade(), ..self }
     }
 
     #[inline]
@@ -363,6 +380,17 @@ impl Origins {
     }
 
     /// While the device is not done with them: ends those that can never come to their ends.
+    /// A wait for them, on whatever stream, has ended with `error`. If that was too late, no drop waits
+    /// as long again for the streams of those that are not done.
+    #[cold]
+    pub(crate) fn give_up(&self, error: &Error) {
+        if matches!(error, Error::Timeout { .. }) {
+            let left = self.iter().filter(|one| !one.is_settled());
+            let streams = left.filter_map(|one| Stream::upgrade(&one.work.stream));
+            streams.for_each(|stream| stream.give_up_all(error));
+        }
+    }
+
     pub(crate) fn look_around(&self) {
         self.iter().for_each(Origin::look_around);
     }

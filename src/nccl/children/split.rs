@@ -131,7 +131,9 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
             },
         )?;
         if done.is_none() {
-            return Err(deadline.error(operation, departure::unsettled(inner, &streams)));
+            let late = deadline.error(operation, departure::unsettled(inner, &streams));
+            streams.iter().for_each(|stream| stream.give_up_all(&late));
+            return Err(late);
         }
         inner.health()?;
     }

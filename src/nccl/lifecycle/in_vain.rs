@@ -68,16 +68,21 @@ pub(super) fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
 
 /// How long somebody has waited for `stream` in vain, which has not moved since.
 pub(super) fn waited_for(stream: &Stream) -> Duration {
-    match stream.given_up() {
-        Some(Error::Timeout { timeout, .. }) => timeout,
-        _ => Duration::ZERO,
-    }
+    stream.given_up().map_or(Duration::ZERO, |error| error.waited())
 }
 
-/// A wait for `streams` has ended with `late`, a [`Error::Timeout`]. A longer wait stays known.
+/// A wait for `streams` has ended with `late`, a [`Error::Timeout`].
 pub(super) fn give_up(streams: &[Stream], late: &Error) {
-    let Error::Timeout { timeout, .. } = late else { return };
-    streams.iter().filter(|stream| waited_for(stream) < *timeout).for_each(|stream| stream.give_up_all(late));
+    streams.iter().for_each(|stream| stream.give_up_all(late));
+}
+
+/// A wait for uses of memory of `inner` has ended with `error`. If that was too late, a drop does not
+/// wait as long again.
+#[cold]
+pub(crate) fn note_wait(inner: &Arc<Inner>, error: &Error) {
+    if matches!(error, Error::Timeout { .. }) {
+        give_up(&busy(std::slice::from_ref(inner)), error);
+    }
 }
 
 /// A close of `members` has ended like this, at its deadline or before. If it is late, a drop waits

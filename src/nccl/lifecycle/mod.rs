@@ -19,7 +19,7 @@ mod departures;
 pub(crate) mod drop;
 pub(crate) mod handover;
 pub(crate) mod health;
-mod in_vain;
+pub(crate) mod in_vain;
 pub(crate) mod interrupt;
 pub(crate) mod peer_listener;
 pub(crate) mod quiesce;

@@ -12,7 +12,7 @@ use crate::cuda::Worker;
 use crate::error::Result;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point};
-use crate::nccl::lifecycle::{reclaim, release};
+use crate::nccl::lifecycle::{in_vain, reclaim, release};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Dropped;
 use crate::nccl::validate::signature::Signature;
@@ -102,10 +102,12 @@ pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) 
         let inner = member.inner;
         let what = || format!("rank {} waits for uses of memory that was dropped", inner.rank);
         let look = || inner.look_around(0, inner.recent.last());
-        Call::deadline(inner.timeout()).poll_and_look(operation, what, look, || match member.is_idle()? {
-            true => Ok(true),
-            false => inner.refusal(operation).map_or(Ok(false), Err),
-        })?;
+        Call::deadline(inner.timeout())
+            .poll_and_look(operation, what, look, || match member.is_idle()? {
+                true => Ok(true),
+                false => inner.refusal(operation).map_or(Ok(false), Err),
+            })
+            .inspect_err(|error| in_vain::note_wait(inner, error))?;
     }
     Ok(members)
 }

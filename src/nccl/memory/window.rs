@@ -11,6 +11,7 @@ use super::unsupported::Unsupported;
 use crate::cuda::{Access, Allocation, Region};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::submit;
+use crate::nccl::lifecycle::in_vain;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 
@@ -104,12 +105,12 @@ mod shown {
         for (inner, wanted) in members.iter().zip(memory) {
             let what = || format!("rank {} waits for uses of memory that is to be a window", inner.rank);
             let look = || inner.look_around(0, inner.recent.last());
-            Call::deadline(inner.timeout()).poll_and_look(operation, what, look, || {
-                match wanted.memory.is_idle()? {
+            Call::deadline(inner.timeout())
+                .poll_and_look(operation, what, look, || match wanted.memory.is_idle()? {
                     true => Ok(true),
                     false => inner.refusal(operation).map_or(Ok(false), Err),
-                }
-            })?;
+                })
+                .inspect_err(|error| in_vain::note_wait(inner, error))?;
         }
         Ok(())
     }

@@ -125,7 +125,13 @@ impl PinnedMemory {
         };
         let deadline = Deadline::after(default_timeout());
         let look = || self.waits_for().look_around();
-        deadline.poll_and_look(operation, what, look, || outside(operation, done()))?;
+        let waited = deadline.poll_and_look(operation, what, look, || outside(operation, done()));
+        waited.inspect_err(|error| {
+            if matches!(error, Error::Timeout { .. }) {
+                self.uses.lanes().iter().for_each(|stream| stream.give_up_all(error));
+                self.waits_for().give_up(error);
+            }
+        })?;
         origins.judge_within(operation, &deadline)
     }
 }
