@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::core::{Core, PATIENCE, refuse};
 use super::seat::Generation;
 use super::why::{Reason, SUBMIT};
+use crate::cuda::{is_forked, refuse as refuse_forked};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::{DropTime, close_all};
@@ -24,6 +25,9 @@ const OPERATION: &str = "World::shutdown";
 
 /// Ends it; nothing is left when this returns, but for threads that are stuck inside NCCL.
 pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<()> {
+    if is_forked() {
+        refuse_forked(OPERATION, "CUDA")?;
+    }
     let deadline = Deadline::after(timeout);
     finish(core, how, (&deadline, &deadline), || PATIENCE, || ())
 }
@@ -33,6 +37,10 @@ const LEAST: Duration = Duration::from_millis(100);
 
 /// Ends it when it is dropped: as [`shutdown`], within the time that all drops of a thread share.
 pub(super) fn shut_down_in_drop(core: &Core) {
+    // The threads that would end are not in a forked child.
+    if is_forked() {
+        return;
+    }
     let how = if std::thread::panicking() { Shutdown::Abort } else { Shutdown::Drain };
     let time = DropTime::begin(core.options.init.timeout);
     let (work, whole) = (time.for_work(), time.whole());

@@ -351,7 +351,8 @@ impl World {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where something was not done in time, and was aborted; why it has failed meanwhile; those of [`Communicator::close`].
+    /// [`Error::Timeout`] where something was not done in time, and was aborted; why it has failed meanwhile; those of [`Communicator::close`];
+    /// [`Error::InvalidUsage`] in a forked child.
     pub fn shutdown(self, how: Shutdown, timeout: Duration) -> Result<()> {
         shutdown(&self.core, how, timeout)
     }

@@ -1,11 +1,14 @@
 //! Children by `fork`: the threads of ranks are not there, and a request is refused that nobody would answer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpucomm::Error;
-use gpucomm::world::{Answer, Barrier, Reason, WorldOptions};
+use gpucomm::world::{Answer, Barrier, Reason, Shutdown, WorldOptions};
 
 use crate::support::world;
+
+/// What the end of a world would wait for at most.
+const LONG: Duration = Duration::from_secs(8);
 
 fn is_refused(answer: Answer<Barrier>) -> bool {
     let Ok(Err(failed)) = answer.wait_for(Duration::from_secs(20)) else { return false };
@@ -35,4 +38,31 @@ fn a_child_is_told_so() {
     after.submit(Barrier).wait().unwrap();
     before.wait().unwrap();
     world.barrier().wait().unwrap();
+}
+
+/// The threads that it would wait for are not there.
+#[test]
+fn the_end_of_a_world_in_a_child_waits_for_nothing() {
+    for drops in [true, false] {
+        let world = world(2, WorldOptions::default());
+        world.barrier().wait().unwrap();
+        // SAFETY: the child takes no lock but those that are tested, and ends without running anything else.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let begin = Instant::now();
+            let told = if drops {
+                drop(world);
+                true
+            } else {
+                matches!(world.shutdown(Shutdown::Drain, LONG), Err(Error::InvalidUsage { .. }))
+            };
+            // SAFETY: it ends the child, whatever else is there.
+            unsafe { libc::_exit(i32::from(!told || begin.elapsed() > LONG / 2)) };
+        }
+        let mut status = -1;
+        // SAFETY: the status is valid for a write.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child has waited, or was not told");
+        world.barrier().wait().unwrap();
+    }
 }
