@@ -29,10 +29,10 @@ pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<
         refuse_forked(OPERATION, "CUDA")?;
     }
     let deadline = Deadline::after(timeout);
-    finish(core, how, (&deadline, &deadline), || PATIENCE, || ())
+    finish(core, how, (&deadline, &deadline), Duration::from_secs(1), || PATIENCE, || ())
 }
 
-/// The least time that what an abort has stopped gets to end.
+/// The least time that a drop gives what is to end.
 const LEAST: Duration = Duration::from_millis(100);
 
 /// Ends it when it is dropped: as [`shutdown`], within the time that all drops of a thread share.
@@ -45,16 +45,18 @@ pub(super) fn shut_down_in_drop(core: &Core) {
     let time = DropTime::begin(core.options.init.timeout);
     let (work, whole) = (time.for_work(), time.whole());
     let patience = || whole.remaining().clamp(LEAST, PATIENCE);
-    let _ = finish(core, how, (&work, &whole), patience, || time.was_in_vain());
+    let _ = finish(core, how, (&work, &whole), LEAST, patience, || time.was_in_vain());
 }
 
-/// Ends it: what was submitted has time until the first deadline, and all has until the second.
+/// Ends it: what was submitted has time until the first deadline, and all has until the second, but
+/// `least` to be closed.
 /// If it does not end by itself, `patience` says how long what the abort has stopped may take, and
 /// `in_vain` is called after that.
 fn finish(
     core: &Core,
     how: Shutdown,
     (work, whole): (&Deadline, &Deadline),
+    least: Duration,
     patience: impl FnOnce() -> Duration,
     in_vain: impl FnOnce(),
 ) -> Result<()> {
@@ -78,7 +80,7 @@ fn finish(
     } else {
         core.tell_others(None).wait();
     }
-    let ended = close(core, &generation, done.is_ok(), whole);
+    let ended = close(core, &generation, done.is_ok(), whole.remaining().max(least));
     match how {
         Shutdown::Drain if failed.is_none() => done.and(ended),
         _ => Ok(()),
@@ -104,8 +106,8 @@ fn drain(core: &Core, generation: &Generation, deadline: &Deadline) -> Result<()
 }
 
 /// Closes the communicators, and waits for the threads.
-fn close(core: &Core, generation: &Generation, well: bool, deadline: &Deadline) -> Result<()> {
-    let grace = Deadline::after(deadline.remaining().max(Duration::from_secs(1)));
+fn close(core: &Core, generation: &Generation, well: bool, time: Duration) -> Result<()> {
+    let grace = Deadline::after(time);
     // Room that somebody still has for a request holds up no thread.
     generation.queues.iter().for_each(|(_, queue)| refuse(queue, Reason::Closed, &closed(SUBMIT)));
     for seat in &generation.seats {

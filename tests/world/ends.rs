@@ -10,7 +10,7 @@ use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
     At, Barrier, Lane, Members, Op, Phase, Reason, Request, Shutdown, WhileDown, World, WorldOptions,
 };
-use gpucomm::{Communicator, Device, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Result, Stream};
 
 use super::block_on::block_on;
 use super::gate::Gate;
@@ -419,4 +419,30 @@ fn exits() {
         "panics" => panic!("a test"),
         _ => {}
     }
+}
+
+/// They have one time for all, the clique that holds up the device included: it frees no communicator meanwhile.
+#[test]
+fn worlds_dropped_behind_a_device_that_is_held_up() {
+    let timeout = slower(4.0);
+    let init = InitOptions { timeout, ..InitOptions::default() };
+    let worlds: Vec<_> =
+        (0..3).map(|_| world(2, WorldOptions { init: init.clone(), ..WorldOptions::default() })).collect();
+    worlds.iter().for_each(|world| drop(world.barrier().wait().unwrap()));
+    let devices = worlds[0].devices();
+    let clique = Clique::init_all_with(&devices, &init).unwrap();
+    let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
+    let (let_go, until) = channel::<()>();
+    streams[0].launch_host(move || _ = until.recv()).unwrap();
+    clique.barrier(&streams).unwrap();
+    fn timed<T>(one: T) -> Duration {
+        let begin = Instant::now();
+        drop(one);
+        begin.elapsed()
+    }
+    let times: Vec<_> = worlds.into_iter().map(timed).collect();
+    let last = timed(clique);
+    drop(let_go);
+    let all = times.iter().sum::<Duration>() + last;
+    assert!(all < timeout + slower(1.5), "{times:?}, then {last:?}");
 }

@@ -59,13 +59,13 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
         });
         first.into_iter().chain(others).collect()
     });
-    if results.iter().any(is_late) {
-        wait.was_in_vain();
-    }
     // Some were held up by others that have ended meanwhile.
     let closed = groups.iter().zip(&results).filter(|(_, result)| result.is_ok()).flat_map(|(group, _)| group);
     let closed: Vec<_> = closed.cloned().collect();
-    wait_for_end(&closed, &quiesce::patience(&closed, deadline));
+    let are_freed = wait_for_end(&closed, &quiesce::patience(&closed, deadline));
+    if !are_freed || results.iter().any(is_late) {
+        wait.was_in_vain();
+    }
     let group_of =
         |inner: &Arc<Inner>| groups.iter().position(|group| Arc::ptr_eq(&group[0].local_ranks, &inner.local_ranks));
     members.iter().map(|inner| group_of(inner).map_or(Ok(()), |at| results[at].clone())).collect()
