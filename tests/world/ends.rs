@@ -421,7 +421,8 @@ fn exits() {
     }
 }
 
-/// They have one time for all, the clique that holds up the device included: it frees no communicator meanwhile.
+/// They have one time for all, and so has the clique that holds up the device, which frees no
+/// communicator meanwhile.
 #[test]
 fn worlds_dropped_behind_a_device_that_is_held_up() {
     let timeout = slower(4.0);

@@ -380,8 +380,8 @@ impl Origins {
     }
 
     /// While the device is not done with them: ends those that can never come to their ends.
-    /// A wait for them, on whatever stream, has ended with `error`. If that was too late, no drop waits
-    /// as long again for the streams of those that are not done.
+    /// A wait for them, on whatever stream, has ended with `error`. If that was too late, no drop
+    /// waits as long again for the streams of those that are not done.
     #[cold]
     pub(crate) fn give_up(&self, error: &Error) {
         if matches!(error, Error::Timeout { .. }) {

@@ -76,8 +76,8 @@ pub(super) fn give_up(streams: &[Stream], late: &Error) {
     streams.iter().for_each(|stream| stream.give_up_all(late));
 }
 
-/// A wait for uses of memory of `inner` has ended with `error`. If that was too late, a drop does not
-/// wait as long again.
+/// A wait for uses of memory of `inner` has ended with `error`. If that was too late, a drop does
+/// not wait as long again.
 #[cold]
 pub(crate) fn note_wait(inner: &Arc<Inner>, error: &Error) {
     if matches!(error, Error::Timeout { .. }) {
