@@ -133,8 +133,8 @@ fn job(environment: &Environment<'_>, claim: &Claim) -> String {
         Launcher::Pals => &[&["PALS_APID"]],
         Launcher::Pmi => &[&["PMI_JOBID"]],
     };
-    let parts: Vec<String> =
-        parts.iter().filter_map(|names| environment.first(names)).map(|(_, value)| value).collect();
+    let part = |names: &&[&'static str]| names.iter().find_map(|name| environment.exact(name));
+    let parts: Vec<String> = parts.iter().filter_map(part).collect();
     match (parts.is_empty(), claim.launcher) {
         (false, launcher) => format!("{}-{}", launcher.name(), parts.join(".")),
         // On one host, who has started them all is the same for all.
