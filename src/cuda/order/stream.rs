@@ -15,6 +15,7 @@ use crate::cuda::devices::device::Device;
 use crate::cuda::devices::thread::is_off_limits;
 use crate::cuda::devices::{owners, pool};
 use crate::cuda::works::history::History;
+use crate::cuda::works::work::Lane;
 use crate::error::{Error, Result};
 use crate::lock::Mutex;
 use crate::sys;
@@ -402,6 +403,12 @@ impl Stream {
     #[inline]
     pub(crate) fn serial(&self) -> u64 {
         self.inner.queue.serial
+    }
+}
+
+impl Lane for Inner {
+    fn give_up(self: Arc<Self>, error: &Error) {
+        Stream { inner: self }.give_up_all(error);
     }
 }
 

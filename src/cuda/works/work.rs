@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::cuda::devices::thread::is_off_limits;
-use crate::cuda::order::stream::{self, Stream};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 
@@ -35,6 +34,12 @@ const LINGERING: Duration = Duration::from_secs(10);
 
 /// Whether any work of this process has failed.
 static FAILURES: AtomicBool = AtomicBool::new(false);
+
+/// The stream of a work. This floor knows no more of it.
+pub(crate) trait Lane: Send + Sync {
+    /// A wait for all that is on it has ended with `error`: it was not done in time.
+    fn give_up(self: Arc<Self>, error: &Error);
+}
 
 /// What does the work: a communicator. This floor knows no more of it.
 pub(crate) trait Worker: std::fmt::Debug + Send + Sync {
@@ -135,7 +140,7 @@ pub(crate) struct Work {
     fate: Arc<Fate>,
     worker: Weak<dyn Worker>,
     /// The stream of its operations, where it is known.
-    stream: Weak<stream::Inner>,
+    stream: Option<Weak<dyn Lane>>,
 }
 
 impl Work {
@@ -143,21 +148,13 @@ impl Work {
     pub(crate) fn new(worker: Weak<dyn Worker>, fate: Arc<Fate>, base: u64) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(0);
-        Self {
-            id,
-            base,
-            enqueued: AtomicU64::new(base),
-            observed: AtomicU64::new(base),
-            fate,
-            worker,
-            stream: Weak::new(),
-        }
+        Self { id, base, enqueued: AtomicU64::new(base), observed: AtomicU64::new(base), fate, worker, stream: None }
     }
 
     /// The same, on `stream`.
     #[cfg(feature = "nccl")]
-    pub(crate) fn on(self, stream: &Stream) -> Self {
-        Self { stream: stream.downgrade(), ..self }
+    pub(crate) fn on(self, stream: Weak<dyn Lane>) -> Self {
+        Self { stream: Some(stream), ..self }
     }
 
     #[inline]
@@ -386,8 +383,8 @@ impl Origins {
     pub(crate) fn give_up(&self, error: &Error) {
         if matches!(error, Error::Timeout { .. }) {
             let left = self.iter().filter(|one| !one.is_settled());
-            let streams = left.filter_map(|one| Stream::upgrade(&one.work.stream));
-            streams.for_each(|stream| stream.give_up_all(error));
+            let streams = left.filter_map(|one| one.work.stream.as_ref()?.upgrade());
+            streams.for_each(|stream| stream.give_up(error));
         }
     }
 

@@ -74,7 +74,7 @@ impl Works {
         match self.at_hand.iter().position(|(known, _)| *known == serial) {
             Some(at) => self.at_hand.swap(0, at),
             None => {
-                let work = stream.history().adopt(fate, number, || make(number - 1).on(stream));
+                let work = stream.history().adopt(fate, number, || make(number - 1).on(stream.downgrade()));
                 self.before.retain(|(known, _)| *known != serial);
                 self.before.extend(self.at_hand.drain((AT_HAND - 1).min(self.at_hand.len())..));
                 self.before.drain(..self.before.len().saturating_sub(BEFORE));
