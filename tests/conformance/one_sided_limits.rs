@@ -55,7 +55,7 @@ fn what_cannot_be_is_refused_by_name() {
                     assert_argument(refused, "wait_signal", expected, "");
                 };
                 wait(&[], "one rank or more");
-                wait(&[(next, 0)], "at least one");
+                wait(&[(next, 0)], "1 to 2147483647 signals of each rank");
                 wait(&[(0, 1), (ranks, 1)], &format!("below {ranks}"));
                 let mut outside = DeviceBuffer::<u32>::zeroed(stream, 1)?;
                 let refused = comm.wait_signal_for(&[(next, 1)], &mut outside, stream);
