@@ -14,7 +14,7 @@ fn objects() {
     if !emulated() {
         return;
     }
-    refused(Multicast::create(&Properties::new(0, GRAIN)), &["devices", "at least one", "got 0"]);
+    refused(Multicast::create(&Properties::new(0, GRAIN)), &["devices", "1 to 4294967295 devices", "got 0"]);
     refused(Multicast::create(&Properties::new(2, GRAIN + 1)), &["bytes", "multiple of 2097152", "2097153"]);
     refused(Multicast::create(&Properties::new(2, 0)), &["bytes", "got 0"]);
     refused(Properties::new(2, usize::MAX).rounded(), &["bytes", "at most"]);
