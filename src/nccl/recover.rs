@@ -119,8 +119,8 @@ impl Communicator {
         let is_checked = inner.validation.over_exchange().is_some();
         let device = self.device();
         let cause = aborted(format!("rank {} recovers", self.rank()));
-        // What was under way here may still write; what hangs there is left to itself. The others wait
-        // for this rank no longer than the timeout of the exchange.
+        // Work of this rank may still write after this, and may still hang. The other ranks wait for this
+        // one no longer than the timeout of the exchange.
         let _ = abort(std::slice::from_ref(inner), &cause, &Deadline::after(GRACE.min(exchange.timeout() / 2)));
         drop(self);
         if let Err(error) = device.memory_info() {

@@ -251,7 +251,7 @@ impl Rank {
 
     /// What is wrong with a request.
     pub(super) fn check<R: Request>(&self, request: &mut R) -> Result<()> {
-        // The threads of the parent are not there, and nobody would answer. In host functions they do.
+        // A forked child lacks the threads that answer. A host function may submit.
         if is_forked() {
             refuse(request.operation(), "CUDA")?;
         }

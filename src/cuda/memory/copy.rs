@@ -344,10 +344,8 @@ unsafe fn download(
         let waited = deadline.poll_and_look(operation, what, look, || stream.has_reached(&mark));
         let waited = waited.inspect_err(|error| {
             stream.history().tell(&origins, true);
-            if matches!(error, Error::Timeout { .. }) {
-                stream.give_up(Some(&mark), error);
-                origins.give_up(error);
-            }
+            stream.give_up(Some(&mark), error);
+            origins.give_up(error);
         });
         let waited = waited.and_then(|()| stream.judge(operation, &origins, deadline));
         if waited.is_err() {

@@ -63,9 +63,9 @@ impl Record {
         }
     }
 
-    /// A wait for it has ended with `error`. If that was too late, nobody waits as long again for its stream.
+    /// A wait for it has ended with `error`. If that was too late, no drop waits as long again for its stream.
     fn give_up(&self, error: &Error) {
-        if let (Error::Timeout { .. }, Some(stream)) = (error, Stream::upgrade(&self.stream)) {
+        if let Some(stream) = Stream::upgrade(&self.stream) {
             stream.give_up_all(error);
         }
         self.origins.give_up(error);

@@ -78,10 +78,8 @@ impl Stream {
                 false => refusal().map_or(Ok(false), Err),
             })
             .inspect_err(|error| {
-                if matches!(error, Error::Timeout { .. }) {
-                    self.give_up_all(error);
-                    self.history().origins().give_up(error);
-                }
+                self.give_up_all(error);
+                self.history().origins().give_up(error);
             })?;
         // It may have begun while this waited.
         self.not_captured(operation)?;

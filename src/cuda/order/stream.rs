@@ -375,11 +375,12 @@ impl Stream {
         Arc::as_ptr(&self.inner).addr()
     }
 
-    /// A wait for all before `mark`, or for all, has ended with `error`: it was not done in time.
+    /// A wait for all before `mark`, or for all, has ended with `error`. Keeps the error of the longest
+    /// wait that was late.
     #[cold]
     pub(crate) fn give_up(&self, mark: Option<&Mark>, error: &Error) {
-        // A longer wait stays known.
-        if self.given_up().is_none_or(|known| known.waited() < error.waited()) {
+        let is_longer = || self.given_up().is_none_or(|known| known.waited() < error.waited());
+        if matches!(error, Error::Timeout { .. }) && is_longer() {
             *self.inner.given_up.lock() = Some((mark.cloned(), error.clone()));
         }
     }

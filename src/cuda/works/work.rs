@@ -37,7 +37,7 @@ static FAILURES: AtomicBool = AtomicBool::new(false);
 
 /// The stream of a work. This floor knows no more of it.
 pub(crate) trait Lane: Send + Sync {
-    /// A wait for all that is on it has ended with `error`: it was not done in time.
+    /// A wait for all that is on it has ended with `error`.
     fn give_up(self: Arc<Self>, error: &Error);
 }
 
@@ -376,18 +376,16 @@ impl Origins {
         self.iter().any(Origin::lingers)
     }
 
-    /// While the device is not done with them: ends those that can never come to their ends.
     /// A wait for them, on whatever stream, has ended with `error`. If that was too late, no drop
     /// waits as long again for the streams of those that are not done.
     #[cold]
     pub(crate) fn give_up(&self, error: &Error) {
-        if matches!(error, Error::Timeout { .. }) {
-            let left = self.iter().filter(|one| !one.is_settled());
-            let streams = left.filter_map(|one| one.work.stream.as_ref()?.upgrade());
-            streams.for_each(|stream| stream.give_up(error));
-        }
+        let left = self.iter().filter(|one| !one.is_settled());
+        let streams = left.filter_map(|one| one.work.stream.as_ref()?.upgrade());
+        streams.for_each(|stream| stream.give_up(error));
     }
 
+    /// While the device is not done with them: ends those that can never come to their ends.
     pub(crate) fn look_around(&self) {
         self.iter().for_each(Origin::look_around);
     }

@@ -29,7 +29,7 @@ fn on_other_streams(inner: &Inner, rank: usize, done: u64) -> bool {
     let Some((streams, seen)) = inner.try_lock().map(|guard| (guard.streams.all().to_vec(), guard.works.seen())) else {
         return false;
     };
-    // Operations that nobody has waited for may be done: those on a stream that is idle are.
+    // An operation may be done without a wait for it. Those on an idle stream are.
     let busy = streams.into_iter().filter(|stream| !settle(stream).unwrap_or(true));
     let busy: Vec<_> = busy.map(|stream| stream.serial()).collect();
     let is_done = |record: &Record| {

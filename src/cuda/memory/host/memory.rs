@@ -127,10 +127,8 @@ impl PinnedMemory {
         let look = || self.waits_for().look_around();
         let waited = deadline.poll_and_look(operation, what, look, || outside(operation, done()));
         waited.inspect_err(|error| {
-            if matches!(error, Error::Timeout { .. }) {
-                self.uses.lanes().iter().for_each(|stream| stream.give_up_all(error));
-                self.waits_for().give_up(error);
-            }
+            self.uses.lanes().iter().for_each(|stream| stream.give_up_all(error));
+            self.waits_for().give_up(error);
         })?;
         origins.judge_within(operation, &deadline)
     }

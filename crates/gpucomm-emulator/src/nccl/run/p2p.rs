@@ -267,8 +267,8 @@ fn mismatch(from: usize, to: usize, pair: &Between) -> Failure {
     .reported()
 }
 
-/// Takes a message out of its slot. Waits while the receiver copies it, so that nobody reads the buffer afterwards; but not
-/// for one that is dead or halted.
+/// Takes a message out of its slot. Waits until the receiver has copied it: no rank reads the buffer after that. Does not wait
+/// for a receiver that is dead or halted.
 fn withdraw(segment: &Segment, pair: &Between, to: usize) {
     while pair.state.compare_exchange(SENT, IDLE, Ordering::AcqRel, Ordering::Relaxed) == Err(TAKEN) {
         if segment.rank(to).is_halted() || segment.rank(to).dead() {
