@@ -55,8 +55,8 @@ impl Claim {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         // The other names are those of other launchers, too.
-        let own = [names.rank, &names.local_rank[..1], &names.size[..1]];
-        if own.iter().all(|names| environment.first(names).is_none()) {
+        let mut own = all.iter().filter_map(|names| names.first());
+        if own.all(|name| environment.text(name).is_none()) {
             return Ok(Said::Nothing);
         }
         let (Some(rank), Some(size)) = (environment.number(names.rank)?, environment.number(names.size)?) else {

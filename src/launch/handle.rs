@@ -1,5 +1,6 @@
 //! What a launcher has started, as users hold it.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use super::choose::choose;
 use super::claim::{Claim, usage};
 use super::environment::Environment;
-use super::meeting::{JOB, Meeting, SECRET, STORE};
+use super::meeting::{Meeting, SECRET};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
@@ -61,11 +62,11 @@ impl Launch {
     ///
     /// # Errors
     /// [`Error::InvalidUsage`] where a launcher says half of it, or launchers contradict each other: what was seen is listed.
-    /// [`Error::InvalidArgument`] for a variable that is no number, or names nothing that there is.
+    /// [`Error::InvalidUsage`] for a variable that is read and is not UTF-8. [`Error::InvalidArgument`] for one that is no number, or names
+    /// nothing that there is.
     pub fn from_env() -> Result<Self> {
         static OF_ENVIRONMENT: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
-        are_text(|name| std::env::var_os(name))?;
-        let shared = Shared::read(&Environment(&of_process))?;
+        let shared = Shared::read_bytes(|name| std::env::var_os(name))?;
         let mut known = OF_ENVIRONMENT.lock();
         // Where ranks meet, rank 0 can listen once only.
         let shared = match known.upgrade().filter(|known| known.is_like(&shared)) {
@@ -224,20 +225,23 @@ impl Launch {
     }
 }
 
-/// Refuses names and secrets that are not UTF-8: as text, two of them may be the same. Shows no value, which may be a secret.
-pub(super) fn are_text(get: impl Fn(&str) -> Option<OsString>) -> Result<()> {
-    let wrong = [STORE, SECRET, JOB].into_iter().find_map(|name| Some((name, get(name)?.into_string().err()?)));
-    match wrong {
-        Some((name, value)) => Err(usage(format!("{name}: expected UTF-8, got {} bytes that are none", value.len()))),
-        None => Ok(()),
-    }
-}
-
-fn of_process(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-}
-
 impl Shared {
+    /// Reads variables that may not be UTF-8. Refuses those: as text, two of them may be the same. Shows no value, which may be a
+    /// secret.
+    pub(super) fn read_bytes(get: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+        let wrong = RefCell::new(None);
+        let text = |name: &str| match get(name)?.into_string() {
+            Ok(text) => Some(text),
+            Err(bytes) => {
+                let reason = format!("{name}: expected UTF-8, got {} bytes that are not", bytes.len());
+                wrong.borrow_mut().get_or_insert(usage(reason));
+                None
+            }
+        };
+        let read = Self::read(&Environment(&text));
+        wrong.take().map_or(read, Err)
+    }
+
     pub(super) fn read(environment: &Environment<'_>) -> Result<Self> {
         let claim = choose(environment)?;
         let meeting = Meeting::of(environment, &claim)?;

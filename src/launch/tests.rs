@@ -1,13 +1,13 @@
 //! What environments of launchers come to, as they were seen, and as they should not be.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use super::choose::choose;
 use super::claim::Claim;
 use super::environment::Environment;
-use super::handle::{Shared, are_text};
+use super::handle::Shared;
 use super::meeting::{Meeting, listens_at};
 use crate::error::{Error, Result};
 use crate::launchers::Launcher;
@@ -108,6 +108,7 @@ fn what_is_half_or_cannot_be_is_listed() {
     for (set, holds) in [
         ("RANK=1", &["torchrun", "half", "RANK and WORLD_SIZE", "got RANK=1"][..]),
         ("WORLD_SIZE=4 MASTER_ADDR=a", &["half", "got WORLD_SIZE=4"]),
+        ("GPUCOMM_LOCAL_SIZE=x", &["the program", "half", "GPUCOMM_RANK and GPUCOMM_SIZE", "got GPUCOMM_LOCAL_SIZE=x"]),
         ("LOCAL_RANK=1", &["half", "got LOCAL_RANK=1"]),
         ("GPUCOMM_SIZE=1", &["the program", "GPUCOMM_RANK and GPUCOMM_SIZE"]),
         ("OMPI_COMM_WORLD_RANK=1", &["Open MPI", "OMPI_COMM_WORLD_SIZE"]),
@@ -220,13 +221,18 @@ fn a_store_that_is_named_is_taken() {
 #[test]
 fn what_is_not_utf8_is_refused_and_not_shown() {
     let with = |set: &'static str, value: &'static [u8]| {
-        are_text(|name| (name == set).then(|| OsStr::from_bytes(value).to_owned()))
+        let of_rank =
+            ["RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=7"].map(|set| set.split_once('=').unwrap());
+        Shared::read_bytes(|name| {
+            let other = of_rank.iter().find(|(other, _)| *other == name).map(|(_, value)| OsString::from(value));
+            if name == set { Some(OsStr::from_bytes(value).to_owned()) } else { other }
+        })
     };
-    for name in ["GPUCOMM_STORE", "GPUCOMM_STORE_SECRET", "GPUCOMM_JOB"] {
-        assert!(with(name, "h\u{fffd}ü".as_bytes()).is_ok());
+    for name in ["GPUCOMM_STORE", "GPUCOMM_STORE_SECRET", "GPUCOMM_JOB", "TORCHELASTIC_RUN_ID", "RANK"] {
         let error = with(name, b"hush\xff").expect_err("no text").to_string();
-        assert!(error.contains(name) && !error.contains("hush"), "{error}");
+        assert!(error.contains(name) && error.contains("UTF-8") && !error.contains("hush"), "{error}");
     }
+    assert!(with("GPUCOMM_JOB", "h\u{fffd}ü".as_bytes()).is_ok());
     // A path is no text.
     assert!(with("GPUCOMM_DUMP", b"\xff").is_ok());
 }

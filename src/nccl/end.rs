@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::communicator::Communicator;
-use super::lifecycle::abort::{AbortOutcome, GRACE, abort};
+use super::lifecycle::abort::{AbortOutcome, GRACE, abort_after};
 use super::lifecycle::{close, drop};
 use super::rank::inner::Inner;
 use crate::deadline::Deadline;
@@ -91,9 +91,14 @@ pub(crate) fn drop_members<'a>(members: impl IntoIterator<Item = &'a Communicato
     drop::drop_all(&inners(members));
 }
 
-/// Ends the communicators of `members` and `others`, because of `reason`.
-pub(crate) fn abort_members(members: &[Communicator], others: Vec<Arc<Inner>>, reason: String) -> AbortOutcome {
+/// Ends the communicators of `members` and `others`, because of `reason`. The caller has `waited` in vain before.
+pub(crate) fn abort_members(
+    members: &[Communicator],
+    others: Vec<Arc<Inner>>,
+    reason: String,
+    waited: Duration,
+) -> AbortOutcome {
     let mut all = inners(members);
     all.extend(others);
-    abort(&all, &aborted(reason), &Deadline::after(GRACE))
+    abort_after(waited, &all, &aborted(reason), &Deadline::after(GRACE))
 }

@@ -6,6 +6,7 @@ use std::thread;
 use super::clique::Clique;
 use super::communicator::Communicator;
 use super::end::abort_members;
+use super::lifecycle::in_vain;
 use super::lifecycle::root_cause::{Failure, What, blame};
 use super::lifecycle::scope::Scope;
 use super::rank::helper;
@@ -156,15 +157,17 @@ impl Clique {
         let presence = presence.map(|in_process| in_process.ledger.presence());
         let program_run = presence.map(Run::begin);
         let failures = Mutex::new(Vec::new());
-        let fail = |failure: Failure| {
+        let fail = |communicator: &Communicator, failure: Failure| {
             let reason = failure.text().to_owned();
+            // An error of the program's own, or a panic, says nothing of a wait.
+            let waited = failure.waited().max(in_vain::may_have_waited(communicator.inner()));
             let is_first = {
                 let mut failures = failures.lock();
                 failures.push(failure);
                 failures.len() == 1
             };
             if is_first {
-                let _ = abort_members(ranks, scope.fail(&reason), reason);
+                let _ = abort_members(ranks, scope.fail(&reason), reason, waited);
             }
         };
         let run = |communicator: &Communicator| {
@@ -181,8 +184,11 @@ impl Clique {
             }));
             match attempt {
                 Ok(Ok(())) => program_run.iter().for_each(|run| run.returns(rank)),
-                Ok(Err(known)) => fail(Failure::returned(rank, known.as_ref(), communicator.inner().cause())),
-                Err(payload) => fail(Failure::panicked(rank, payload)),
+                Ok(Err(known)) => {
+                    let ended = communicator.inner().cause();
+                    fail(communicator, Failure::returned(rank, known.as_ref(), ended));
+                }
+                Err(payload) => fail(communicator, Failure::panicked(rank, payload)),
             }
         };
         // Held until all threads are there, or one is not to be had.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
-use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
+use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use crate::split::sum;
 use crate::support::process::{Role, spawn_all};
@@ -280,4 +280,40 @@ fn drops_of_one_thread_behind_streams_of_their_own() {
             assert!(times.iter().skip(1).all(|time| *time < timeout / 2), "{times:?}");
         }
     });
+}
+
+/// The wait of each rank has missed its deadline, and what ends them then does not wait as long again; nor
+/// does the drop of the clique.
+#[test]
+fn the_end_of_ranks_whose_program_has_waited_in_vain() {
+    watched(90.0, || {
+        for (ranks, has_own_error) in rank_counts(&[1, 2]).into_iter().zip([false, true]) {
+            let timeout = slower(3.0);
+            let clique = begun(&places()[..ranks], timeout);
+            let (streams, held): (Vec<_>, Vec<_>) = places().into_iter().take(ranks).map(occupied).unzip();
+            let begin = Instant::now();
+            let sum = |comm: &Communicator| comm.all_reduce_scalar(1.0_f32, ReduceOp::Sum, &streams[comm.rank()]);
+            if has_own_error {
+                let late = clique.try_spmd(|comm| sum(comm).map_err(Own::from));
+                assert!(late.is_err(), "{late:?}");
+            } else {
+                let late = clique.spmd(sum);
+                assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+            }
+            let took = begin.elapsed();
+            let dropped = timed(|| drop(clique));
+            drop(held);
+            assert!(took + dropped < timeout + timeout / 2, "{took:?}, then {dropped:?}");
+        }
+    });
+}
+
+/// An error of a program's own.
+#[derive(Debug)]
+struct Own;
+
+impl From<Error> for Own {
+    fn from(_: Error) -> Self {
+        Self
+    }
 }

@@ -400,6 +400,16 @@ impl Stream {
         (!is_past).then_some(error)
     }
 
+    /// For how long somebody has waited for it in vain, as far as it has work that nobody has seen done. Does not call
+    /// CUDA, and so may count work that has been done since.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn may_be_given_up_after(&self) -> Duration {
+        if self.in_flight().places() == 0 {
+            return Duration::ZERO;
+        }
+        self.inner.given_up.lock().as_ref().map_or(Duration::ZERO, |(_, error)| error.waited())
+    }
+
     /// A number that no other stream has, nor had.
     #[inline]
     pub(crate) fn serial(&self) -> u64 {

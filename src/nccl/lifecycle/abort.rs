@@ -19,6 +19,7 @@
 //! comes before that.
 
 use std::cmp::Reverse;
+use std::ops::RangeInclusive;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// How long an abort may take if other work may hold it up that waits for the caller, from when no
 /// thread blocks inside NCCL. Otherwise it takes a second.
 const HELD_UP: Duration = Duration::from_secs(3);
+
+/// The least and the most that an abort takes after a missed deadline, of which it takes a fifth.
+const AFTER_DEADLINE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(2);
 
 /// How long a rank that is left waits for the others before it is revoked: a thread inside one of
 /// those may wait for it.
@@ -63,14 +67,31 @@ pub enum AbortOutcome {
 /// Aborts `members` because of `cause`, with all that end with them, and waits until NCCL has freed
 /// them. Ranks that have ended before are waited for, too.
 pub(crate) fn abort(members: &[Arc<Inner>], cause: &Error, deadline: &Deadline) -> AbortOutcome {
+    abort_after(cause.waited(), members, cause, deadline)
+}
+
+/// Aborts as [`abort`] does. The caller has `waited` for work in vain before, and waits no longer
+/// than a part of that again, here and when it drops `members`.
+pub(crate) fn abort_after(
+    waited: Duration,
+    members: &[Arc<Inner>],
+    cause: &Error,
+    deadline: &Deadline,
+) -> AbortOutcome {
     let all = with_all_that_end(members, cause);
     let ranks: Vec<_> = all.iter().map(|(inner, _)| Arc::clone(inner)).collect();
     // Before they end: afterwards their devices are not known.
     let is_held_up = quiesce::Others::of(&ranks).may_hold_up();
     let first = mark_and_free(&all);
     let patience = if is_held_up { quiesce::at_most(held_up(&ranks), deadline) } else { *deadline };
+    let again = (waited / 5).clamp(*AFTER_DEADLINE.start(), *AFTER_DEADLINE.end());
+    let patience = if waited.is_zero() { patience } else { quiesce::at_most(again, &patience) };
     match wait_for_end(&ranks, &patience) {
-        false => AbortOutcome::StillRunning,
+        false if waited.is_zero() => AbortOutcome::StillRunning,
+        false => {
+            ranks.iter().for_each(|inner| inner.limit_timeout(again));
+            AbortOutcome::StillRunning
+        }
         true if first => AbortOutcome::Done,
         true => AbortOutcome::Already,
     }

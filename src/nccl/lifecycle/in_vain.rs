@@ -71,6 +71,13 @@ pub(super) fn waited_for(stream: &Stream) -> Duration {
     stream.given_up().map_or(Duration::ZERO, |error| error.waited())
 }
 
+/// For how long somebody may have waited in vain for work of `inner`. Does not call CUDA: kernels of
+/// `inner`, which nobody has stopped yet, may hold up such a call.
+pub(crate) fn may_have_waited(inner: &Inner) -> Duration {
+    let Some(guard) = inner.try_lock() else { return Duration::ZERO };
+    guard.streams.all().iter().map(Stream::may_be_given_up_after).max().unwrap_or_default()
+}
+
 /// A wait for `streams` has ended with `late`, a [`Error::Timeout`].
 pub(super) fn give_up(streams: &[Stream], late: &Error) {
     streams.iter().for_each(|stream| stream.give_up_all(late));

@@ -10,6 +10,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::thread;
+use std::time::Duration;
 
 use crate::cuda::now;
 use crate::error::Error;
@@ -57,6 +58,8 @@ pub(crate) struct Failure {
     /// The rank that differs from others, if the error says so. Unknown for a part, where ranks
     /// have other numbers.
     differs: Option<usize>,
+    /// For how long the rank has waited in vain, if that is how it failed.
+    waited: Duration,
     /// Describes the failure for the other ranks.
     text: String,
     what: What,
@@ -84,7 +87,8 @@ impl Failure {
         let said = known.map_or_else(|| String::from(" of its own"), |error| format!(": {error}"));
         let text = format!("rank {rank} returned an error{said}");
         let differs = brought.and_then(differs);
-        Self { rank, since, is_victim, differs, text, what: What::Error(rank) }
+        let waited = brought.map_or(Duration::ZERO, Error::waited);
+        Self { rank, since, is_victim, differs, waited, text, what: What::Error(rank) }
     }
 
     /// `rank` has panicked, on this thread.
@@ -97,7 +101,12 @@ impl Failure {
         let since = taken().filter(is_it).map_or_else(now, |begun| begun.since);
         let what = panicked::said(&*payload);
         let text = what.map_or_else(|| format!("rank {rank} panicked"), |what| format!("rank {rank} panicked: {what}"));
-        Self { rank, since, is_victim: false, differs: None, text, what: What::Panic(payload) }
+        Self { rank, since, is_victim: false, differs: None, waited: Duration::ZERO, text, what: What::Panic(payload) }
+    }
+
+    /// For how long the rank has waited in vain.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// Describes the failure for the other ranks.

@@ -213,12 +213,12 @@ impl State {
     }
 
     /// This thread is inside until the group ends.
-    fn enter(&mut self, comm: &Comm) {
-        self.inside.push(comm.resources.visits.enter(comm.handle, comm.rank, Manner::Alone));
+    fn enter(&mut self, comm: &Comm, manner: Manner) {
+        self.inside.push(comm.resources.visits.enter(comm.handle, comm.rank, manner));
     }
 
-    fn add_job(&mut self, job: Job) {
-        self.enter(&job.comm);
+    fn add_job(&mut self, job: Job, manner: Manner) {
+        self.enter(&job.comm, manner);
         if let Some(other) = self.jobs.single.iter().find(|other| other.clashes(&job)) {
             report::violation(format!(
                 "{} and {} of rank {} are in one group: NCCL runs both at the same time, over the same connections",
@@ -258,28 +258,37 @@ pub(crate) fn add_operation(
 
 /// This thread is inside `comm`, too, until its group ends.
 pub(super) fn stay_inside(comm: &Comm) -> Outcome {
-    with(|state| state.enter(comm))
+    with(|state| state.enter(comm, Manner::Alone))
 }
 
 /// Adds a job to the group of this thread.
 pub(crate) fn add_job(job: Job) -> Outcome {
+    add_job_in(job, Manner::Alone)
+}
+
+/// Adds a revoke, which may meet other threads inside the communicator.
+pub(crate) fn add_revoke(job: Job) -> Outcome {
+    add_job_in(job, Manner::Guest)
+}
+
+fn add_job_in(job: Job, manner: Manner) -> Outcome {
     with(|state| {
         state.check(&job.comm)?;
-        state.add_job(job);
+        state.add_job(job, manner);
         Ok(())
     })?
 }
 
 /// Adds an abort, which the caller waits for whatever its communicator says of blocking.
 pub(crate) fn add_abort(job: Job) -> Outcome {
-    with(|state| state.add_job(job))
+    with(|state| state.add_job(job, Manner::Alone))
 }
 
 /// Adds a window to be registered.
 pub(crate) fn add_window(job: Job) -> Outcome {
     with(|state| {
         state.join(&job.comm);
-        state.enter(&job.comm);
+        state.enter(&job.comm, Manner::Alone);
         state.jobs.windows.push(job);
     })
 }

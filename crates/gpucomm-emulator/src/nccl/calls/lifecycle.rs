@@ -174,21 +174,33 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
 /// failed, it forgets, and the stop is taken back. After that the communicator can only be divided, destroyed or aborted, and its windows
 /// deregistered.
 ///
+/// It stops the communicator in the call, and waits at the end of the group; of a communicator that does not block, on another thread.
+///
 /// The last of those that share their resources waits for its peers, until they have let go of this rank.
 pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
-    comm.begin_revoke()?;
-    comm.resources.mixing.stop(comm.config.graphs, comm.rank);
-    comm.resources.abort.set();
-    let progress = &comm.resources.progress;
-    let batches = *progress.launched.lock();
-    progress.wait(batches, || false);
-    // Where this fails, what is stopped stays stopped, and all who ask are told, of a blocking communicator too.
-    heed_captures("ncclCommRevoke").inspect_err(|failure| comm.fail(failure))?;
-    spare_mates(comm);
-    comm.let_go();
-    wait_for_peers(comm);
-    comm.end_revoke();
-    Ok(ncclResult_t::ncclSuccess)
+    group::call(|| {
+        comm.begin_revoke()?;
+        comm.resources.mixing.stop(comm.config.graphs, comm.rank);
+        comm.resources.abort.set();
+        let until = Instant::now() + PATIENCE;
+        while comm.state() == ncclResult_t::ncclInProgress && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let job = comm.clone();
+        let run = Box::new(move || {
+            let progress = &job.resources.progress;
+            let batches = *progress.launched.lock();
+            progress.wait(batches, || false);
+            // Where this fails, what is stopped stays stopped, and all who ask are told, of a blocking communicator too.
+            heed_captures("ncclCommRevoke").inspect_err(|failure| job.fail(failure))?;
+            spare_mates(&job);
+            job.let_go();
+            wait_for_peers(&job);
+            job.end_revoke();
+            Ok(())
+        });
+        group::add_revoke(Job { comm: comm.clone(), name: "ncclCommRevoke", run })
+    })
 }
 
 /// The threads of a rank that is revoked free what it receives by, when they end: half a second later. Reports ranks of this process whose

@@ -345,3 +345,44 @@ fn the_first_failure_of_a_communicator_stays() {
         assert!(rank.error().contains("the first"), "{}", rank.error());
     });
 }
+
+/// The call stops the communicator, and what waits is the end of the group, or another thread.
+#[test]
+fn a_revoke_is_a_job_of_its_group() {
+    alone!();
+    let id = unique_id();
+    in_threads(2, move |rank| {
+        set_device(rank);
+        let (result, comm) = init(2, id, rank, config(false));
+        assert_eq!(result, ncclResult_t::ncclInProgress);
+        let rank = Rank::new(rank, 2, comm);
+        let settle = || {
+            let begin = Instant::now();
+            while rank.state() == ncclResult_t::ncclInProgress {
+                assert!(begin.elapsed() < LIMIT);
+                std::thread::yield_now();
+            }
+            assert_eq!(rank.state(), OK);
+        };
+        settle();
+        let buffer = Buffer::new(&[1.0; 4]);
+        assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInProgress);
+        settle();
+        rank.wait();
+        let held = hold_up(rank.stream);
+        assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInProgress);
+        settle();
+        // SAFETY: takes no pointers.
+        unsafe {
+            assert_eq!(ncclGroupStart(), OK);
+            assert_eq!(ncclCommRevoke(rank.comm, 0), OK);
+            assert_eq!(ncclGroupEnd(), ncclResult_t::ncclInProgress);
+            assert_eq!(rank.state(), ncclResult_t::ncclInProgress, "its stream is held up");
+            assert_eq!(ncclCommRevoke(rank.comm, 0), ncclResult_t::ncclInvalidArgument);
+        }
+        drop(held);
+        settle();
+        rank.wait();
+        rank.abort();
+    });
+}
