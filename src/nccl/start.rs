@@ -141,10 +141,11 @@ impl Communicator {
     /// - Where one comes to something else, nothing of that is launched, and all report the same [`Error::Disagreement`], at once. So they do
     ///   where one closes its communicator in place of that.
     /// - Where one does not come within the [timeout](Communicator::set_timeout), [`Error::Timeout`] says who; where its process has ended,
-    ///   [`Error::Gone`] does, at once. Either ends the communicator, as others were told that this rank comes. A wait for the device, or inside
-    ///   NCCL, ends it with [`Error::Aborted`] about a second after the store knows that a process has ended which had not closed its rank, if it
+    ///   [`Error::Gone`] does, at once. Either ends the communicator, as others were told that this rank comes. A wait for the device ends
+    ///   it with [`Error::Aborted`] about a second after the store knows that a process has ended which had not closed its rank, if it
     ///   waits for that rank: a message needs the other end of it, a [`shrink`](Communicator::shrink) those that it does not leave out, everything
-    ///   else all ranks. An operation counts until somebody has waited for it.
+    ///   else all ranks. An operation counts until somebody has waited for it. A first operation that waits inside NCCL ends within five
+    ///   seconds more: NCCL's revoke may wake only a call that waits, and a slow one looks the same until then.
     /// - A message is compared by the two ranks that it concerns: the first to come goes on, the second compares.
     /// - Where a rank aborts the communicator, or has to, those in other processes are told, and end as well.
     ///

@@ -309,7 +309,8 @@ pub(crate) unsafe fn grow_existing(
                     let [a, b, c, d, ..] = shown[0];
                     heed_captures("ncclCommGrow")?;
                     let id = Id::from_words([a, b, c, d]);
-                    parent.resources.abort.with_child(&job.resources.abort, || join(&job, &[id]))
+                    // An abort of the parent does not end this, as that of a split or a shrink: NCCL keeps no pointer to its flag.
+                    join(&job, &[id])
                 });
             job.settle(&outcome);
             outcome

@@ -110,3 +110,27 @@ fn a_grow_that_does_not_block_is_watched_on_the_new_communicator() {
         });
     });
 }
+
+/// A split and a shrink end with their parent. A grow waits on the flag of the new communicator alone.
+#[test]
+fn an_abort_of_the_parent_does_not_end_a_grow() {
+    alone!();
+    newer("grow::an_abort_of_the_parent_does_not_end_a_grow", || {
+        within_limit(|| {
+            set_device(0);
+            let (result, comm) = init(1, unique_id(), 0, config(true));
+            assert_eq!(result, OK, "{}", last_error());
+            let (mut grown, mut id, mut asks) = (ptr::null_mut(), ncclUniqueId { internal: [0; 128] }, config(false));
+            // SAFETY: the pointers are valid for writes, and stay so until the grow has settled.
+            unsafe {
+                assert_eq!(ncclCommGetUniqueId(comm, &mut id), OK, "{}", last_error());
+                assert_eq!(ncclCommGrow(comm, 2, &id, -1, &mut grown, &mut asks), OK, "{}", last_error());
+            }
+            Rank::new(0, 1, comm).abort();
+            let new = Rank::new(0, 2, grown);
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(new.state(), ncclResult_t::ncclInProgress, "it waits for the other rank");
+            new.abort();
+        });
+    });
+}
