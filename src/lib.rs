@@ -54,7 +54,6 @@
 #![cfg_attr(not(feature = "nccl"), allow(dead_code))]
 
 mod backend;
-mod call;
 mod callbacks;
 #[cfg(feature = "nccl")]
 mod clock;
@@ -76,6 +75,7 @@ pub mod nccl;
 pub mod nvshmem;
 mod panicked;
 mod refusal;
+mod shared_deadline;
 #[cfg(feature = "signals")]
 pub mod signals;
 pub mod sys;

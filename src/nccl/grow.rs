@@ -15,10 +15,10 @@ use super::lifecycle::start_over_exchange::{self, Threads};
 use super::rank::helper::{Helper, cannot_start};
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
-use crate::call::Call;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
+use crate::shared_deadline::SharedDeadline;
 use crate::version;
 
 impl Communicator {
@@ -357,7 +357,7 @@ impl Clique {
         }
         let Some(first) = self.ranks().first() else { return wrong("a clique of some ranks", &"none") };
         let members: Vec<_> = self.ranks().iter().map(Communicator::inner).collect();
-        let _call = Call::begin();
+        let _call = SharedDeadline::begin();
         grow::approach(OPERATION, &members)?;
         // Those that come hear of it where the others fail: nobody else would tell them.
         let coming = Scope::new();

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Exchange, Store, Swap, Threads};
+use gpucomm::exchange::{Exchange, Store, Threads};
 use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
 use crate::checked::{CASE, Job, PATIENT, address, begin, end_of, exchange, said};
 use crate::split::sum;
+use crate::support::hooked_store::{HookedStore, Hooks};
 use crate::support::process::{Finished, Role, all_succeed};
 use crate::support::{assert_names, places, rank_counts, skip, slower, still_works, watched};
 
@@ -361,55 +362,23 @@ struct Stalling<S> {
     stalls: Arc<AtomicBool>,
 }
 
-impl<S: Store> Stalling<S> {
-    fn asked(&self, within: Duration) -> Result<&S> {
+impl<S: Store> Hooks for Stalling<S> {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn around<R>(
+        &self,
+        _method: &'static str,
+        _keys: &[&str],
+        within: Duration,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
         if !self.stalls.load(Ordering::Relaxed) {
-            return Ok(&self.store);
+            return call();
         }
         std::thread::sleep(within);
         Err(Error::Timeout { operation: "Stalling", timeout: within, detail: "the store stalls".into() })
-    }
-}
-
-impl<S: Store> Store for Stalling<S> {
-    fn rank(&self) -> usize {
-        self.store.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.store.size()
-    }
-
-    fn id(&self) -> u64 {
-        self.store.id()
-    }
-
-    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
-        self.asked(within)?.set(key, value, within)
-    }
-
-    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
-        self.asked(within)?.get(keys, within)
-    }
-
-    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
-        self.asked(within)?.add(key, by, within)
-    }
-
-    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
-        self.asked(within)?.compare_and_set(key, expected, value, within)
-    }
-
-    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
-        self.asked(within)?.delete(key, within)
-    }
-
-    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
-        self.asked(within)?.clear(prefix, within)
-    }
-
-    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
-        self.asked(within)?.ended(ids, within)
     }
 }
 
@@ -426,7 +395,7 @@ fn an_end_is_told_by_a_store_that_has_stalled() {
                 let (place, stalls, dropped) = (&place, &stalls, &dropped);
                 let rank = |rank: usize| -> Result<()> {
                     let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
-                    let store = Stalling { store: place.store(rank)?, stalls: own };
+                    let store = HookedStore(Stalling { store: place.store(rank)?, stalls: own });
                     let exchange = Exchange::join(store)?.within(slower(40.0));
                     let options = InitOptions { timeout: slower(60.0), checked: true, ..InitOptions::default() };
                     let start = || {
@@ -492,7 +461,7 @@ fn a_late_call_beside_a_store_that_stalls() {
             let (place, stalls, given_up) = (&place, &stalls, &given_up);
             let rank = |rank: usize| -> Result<()> {
                 let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
-                let store = Stalling { store: place.store(rank)?, stalls: own };
+                let store = HookedStore(Stalling { store: place.store(rank)?, stalls: own });
                 let exchange = Exchange::join(store)?.within(slower(40.0));
                 let options = InitOptions { timeout: slower(40.0), checked: true, ..InitOptions::default() };
                 let stream = Stream::new(places()[rank])?;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Directory, Exchange, Store, Swap};
+use gpucomm::exchange::{Directory, Exchange, Store};
 use gpucomm::nccl::InitOptions;
 use gpucomm::{Communicator, Device, Error, Result, Stream};
 
 use crate::checked::{CASE, CASES, Job, PATIENT, begin, check, end_of, exchange, place};
 use crate::split::{gathered, sum};
+use crate::support::hooked_store::{HookedStore, Hooks};
 use crate::support::no_threads::forbid_threads;
 use crate::support::process::{Finished, Role};
 use crate::support::{assert_names, rank_counts, skip, slower, watched};
@@ -56,21 +57,9 @@ fn all_are_told_whatever_the_way() {
 /// A store that fails where `fails` says so, of who asks for these keys; and what it does when it is asked who has ended, after all have gathered.
 struct Failing<F>(Directory, F, Option<(fn(), AtomicBool)>);
 
-impl<F: Fn(&[&str]) -> bool + Send + Sync> Store for Failing<F> {
-    fn rank(&self) -> usize {
-        self.0.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.0.size()
-    }
-
-    fn id(&self) -> u64 {
-        self.0.id()
-    }
-
-    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
-        self.0.set(key, value, within)
+impl<F: Fn(&[&str]) -> bool + Send + Sync> Hooks for Failing<F> {
+    fn store(&self) -> &dyn Store {
+        &self.0
     }
 
     fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
@@ -88,22 +77,6 @@ impl<F: Fn(&[&str]) -> bool + Send + Sync> Store for Failing<F> {
         Ok(values)
     }
 
-    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
-        self.0.add(key, by, within)
-    }
-
-    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
-        self.0.compare_and_set(key, expected, value, within)
-    }
-
-    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
-        self.0.delete(key, within)
-    }
-
-    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
-        self.0.clear(prefix, within)
-    }
-
     fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
         if let Some((asked, gathered)) = &self.2
             && gathered.load(Ordering::Acquire)
@@ -116,7 +89,7 @@ impl<F: Fn(&[&str]) -> bool + Send + Sync> Store for Failing<F> {
 
 fn failing(role: &Role, fails: impl Fn(&[&str]) -> bool + Send + Sync + 'static) -> Exchange {
     let directory = Directory::open(place(), role.rank, role.size).unwrap();
-    Exchange::join(Failing(directory, fails, None)).unwrap()
+    Exchange::join(HookedStore(Failing(directory, fails, None))).unwrap()
 }
 
 /// All but rank 0 cannot read the id of the first start that a recovery tries: all try again, and meet.
@@ -229,7 +202,7 @@ pub fn stores_go_bad(role: Role) {
     };
     let directory = Directory::open(place(), role.rank, role.size).unwrap();
     let store = Failing(directory, |_: &[&str]| false, Some((asked, AtomicBool::new(false))));
-    let exchange = Exchange::join(store).unwrap();
+    let exchange = Exchange::join(HookedStore(store)).unwrap();
     let comm = begin(&role, &exchange, false).unwrap();
     sum(&comm, &Stream::new(comm.device()).unwrap()).unwrap();
     println!("started");

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Directory, Exchange, Store, Swap};
+use gpucomm::exchange::{Directory, Exchange, Store};
 use gpucomm::nccl::InitOptions;
 use gpucomm::{Communicator, Error, Result, Stream, UniqueId};
 
 use crate::split::{gathered, sum};
+use crate::support::hooked_store::{HookedStore, Hooks};
 use crate::support::process::{Child, Role, spawn};
 use crate::support::random::rng;
 use crate::support::{is_thorough, rank_counts, slower, watched};
@@ -98,51 +99,20 @@ impl Deadly {
     }
 }
 
-impl Store for Deadly {
-    fn rank(&self) -> usize {
-        self.store.rank()
+impl Hooks for Deadly {
+    fn store(&self) -> &dyn Store {
+        &self.store
     }
 
-    fn size(&self) -> usize {
-        self.store.size()
-    }
-
-    fn id(&self) -> u64 {
-        self.store.id()
-    }
-
-    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
-        let _use = self.begin_use();
-        self.store.set(key, value, within)
-    }
-
-    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
-        let _use = self.begin_use();
-        self.store.get(keys, within)
-    }
-
-    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
-        let _use = self.begin_use();
-        self.store.add(key, by, within)
-    }
-
-    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
-        let _use = self.begin_use();
-        self.store.compare_and_set(key, expected, value, within)
-    }
-
-    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
-        let _use = self.begin_use();
-        self.store.delete(key, within)
-    }
-
-    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
-        let _use = self.begin_use();
-        self.store.clear(prefix, within)
-    }
-
-    fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
-        self.store.ended(ids, within)
+    fn around<R>(
+        &self,
+        method: &'static str,
+        _keys: &[&str],
+        _within: Duration,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let _use = (method != "ended").then(|| self.begin_use());
+        call()
     }
 }
 
@@ -160,7 +130,7 @@ impl Rank {
         gpucomm::set_default_timeout(case.how.timeout());
         let store = Directory::open(std::env::var(PLACE).expect(PLACE), role.rank, role.size)?;
         let store = Deadly { store, how: case.how, left: Arc::clone(&left), uses: RwLock::default() };
-        let exchange = Exchange::join_within(store, slower(40.0))?.within(case.how.patience());
+        let exchange = Exchange::join_within(HookedStore(store), slower(40.0))?.within(case.how.patience());
         exchange.barrier()?;
         Ok(Self { role, case, left, exchange })
     }

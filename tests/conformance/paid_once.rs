@@ -317,3 +317,48 @@ impl From<Error> for Own {
         Self
     }
 }
+
+/// What is enqueued after a late wait has all of its time.
+#[test]
+fn later_work_of_a_stream_after_a_late_wait_for_another_one() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let devices = places()[..ranks].to_vec();
+            let clique = begun(&devices, long());
+            let streams: Vec<_> = devices.iter().map(|one| Stream::new(*one).unwrap()).collect();
+            let buffers = streams.iter().map(|stream| Mutex::new(DeviceBuffer::<f32>::zeroed(stream, 4).unwrap()));
+            let buffers: Vec<_> = buffers.collect();
+            let sum = || {
+                let enqueued = clique.spmd(|comm| {
+                    let mut x = buffers[comm.rank()].lock().unwrap();
+                    comm.all_reduce(InPlace(&mut *x), ReduceOp::Sum, &streams[comm.rank()])
+                });
+                enqueued.unwrap();
+            };
+            sum();
+            // No wait of this crate is told.
+            let (done, is_done) = channel::<()>();
+            streams[0].launch_host(move || drop(done)).unwrap();
+            assert!(is_done.recv().is_err());
+            // Another stream reads what the first one has done, and is held up.
+            let (other, let_go) = occupied(devices[0]);
+            let mut copy = DeviceBuffer::<f32>::zeroed(&other, 4).unwrap();
+            copy.copy_from(&other, &*buffers[0].lock().unwrap()).unwrap();
+            let waited = other.wait(long());
+            assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
+            drop(let_go);
+            other.synchronize().unwrap();
+            // Longer than a drop waits for what was waited for in vain.
+            let (busy, until) = channel::<()>();
+            streams[0].launch_host(move || drop(until.recv())).unwrap();
+            sum();
+            let lets_go = std::thread::spawn(move || {
+                std::thread::sleep(long() / 4);
+                drop(busy);
+            });
+            drop(clique);
+            lets_go.join().unwrap();
+            streams.iter().for_each(|stream| stream.synchronize().unwrap());
+        }
+    });
+}

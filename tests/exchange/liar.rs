@@ -8,6 +8,7 @@ use gpucomm::exchange::{Exchange, FdSocket, MAX_VALUE, Store, Swap, ThreadStore,
 use gpucomm::nccl::InitOptions;
 use gpucomm::{Communicator, Device, Error, Result};
 
+use crate::hooked_store::{HookedStore, Hooks};
 use crate::support::{seed, slower};
 
 /// What is wrong with an answer now and then.
@@ -57,34 +58,27 @@ impl Liar {
         let number = self.rng.fetch_add(1, Ordering::Relaxed);
         fastrand::Rng::with_seed(number).u32(..self.one_of) == 0
     }
+}
 
-    fn may_panic(&self) {
+impl Hooks for Liar {
+    fn store(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    fn around<R>(
+        &self,
+        _method: &'static str,
+        _keys: &[&str],
+        _within: Duration,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
         if self.lie == Lie::Panics && self.lies() {
             std::panic::resume_unwind(Box::new("out of answers"));
         }
-    }
-}
-
-impl Store for Liar {
-    fn rank(&self) -> usize {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-
-    fn id(&self) -> u64 {
-        self.inner.id()
-    }
-
-    fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
-        self.may_panic();
-        self.inner.set(key, value, within)
+        call()
     }
 
     fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
-        self.may_panic();
         let mut values = self.inner.get(keys, within)?;
         let there = |values: &mut Vec<Option<Vec<u8>>>, new: Vec<u8>| {
             values.iter_mut().flatten().for_each(|value| value.clone_from(&new));
@@ -102,29 +96,16 @@ impl Store for Liar {
     }
 
     fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
-        self.may_panic();
         let sum = self.inner.add(key, by, within)?;
         Ok(if self.lie == Lie::Sums && self.lies() { i64::MIN } else { sum })
     }
 
     fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
-        self.may_panic();
         let swap = self.inner.compare_and_set(key, expected, value, within)?;
         Ok(if self.lie == Lie::Swaps && self.lies() { Swap::Found(None) } else { swap })
     }
 
-    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
-        self.may_panic();
-        self.inner.delete(key, within)
-    }
-
-    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
-        self.may_panic();
-        self.inner.clear(prefix, within)
-    }
-
     fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
-        self.may_panic();
         let mut ends = self.inner.ended(ids, within)?;
         match self.lie {
             Lie::FewerEnds if self.lies() => drop(ends.pop()),
@@ -135,7 +116,7 @@ impl Store for Liar {
     }
 }
 
-fn everything(store: Liar) -> Result<()> {
+fn everything(store: HookedStore<Liar>) -> Result<()> {
     let x = Exchange::join_within(store, Duration::from_millis(700))?;
     for round in 0..4u8 {
         x.all_gather(&[round; 5])?;
@@ -165,8 +146,13 @@ fn nothing_panics_or_waits_for_ever() {
             let ranks: Vec<_> = (0..2)
                 .map(|rank| {
                     let rng = AtomicU64::new(seed.wrapping_add(1000 * round + 500_000 * rank as u64));
-                    let store =
-                        Liar { inner: place.store(rank).unwrap(), lie, rng, one_of: 6, begun: AtomicBool::new(true) };
+                    let store = HookedStore(Liar {
+                        inner: place.store(rank).unwrap(),
+                        lie,
+                        rng,
+                        one_of: 6,
+                        begun: AtomicBool::new(true),
+                    });
                     scope.spawn(move || everything(store))
                 })
                 .collect();
@@ -198,10 +184,10 @@ fn a_number_of_ranks_that_cannot_be_is_refused() {
 }
 
 /// What communicators and sockets are made over: the store is honest until the ranks have met.
-fn starts(store: Liar) -> Result<()> {
-    let (rank, store) = (store.inner.rank(), Arc::new(store));
+fn starts(store: HookedStore<Liar>) -> Result<()> {
+    let (rank, store) = (store.rank(), Arc::new(store));
     let x = Exchange::join_within(Arc::clone(&store), slower(20.0))?.within(Duration::from_millis(500));
-    store.begun.store(true, Ordering::Relaxed);
+    store.0.begun.store(true, Ordering::Relaxed);
     let sent = FdSocket::new(&x, std::env::temp_dir()).and_then(|socket| {
         let file = std::fs::File::open("/dev/null").expect("a file");
         socket.send(1 - rank, "f", &[std::os::fd::AsFd::as_fd(&file)])?;
@@ -223,7 +209,7 @@ fn starts_and_sockets_over_a_liar() {
             for rank in 0..2 {
                 let rng = AtomicU64::new(seed.wrapping_add(1000 * round + 500_000 * rank as u64));
                 let inner = place.store(rank).unwrap();
-                let store = Liar { inner, lie, rng, one_of, begun: AtomicBool::new(false) };
+                let store = HookedStore(Liar { inner, lie, rng, one_of, begun: AtomicBool::new(false) });
                 ranks.push((lie, one_of, scope.spawn(move || starts(store))));
             }
         }

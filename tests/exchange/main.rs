@@ -13,6 +13,8 @@ mod ends;
 mod fds;
 mod files;
 mod generations;
+#[path = "../support/hooked_store.rs"]
+mod hooked_store;
 mod keys;
 mod liar;
 mod load;

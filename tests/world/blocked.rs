@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Exchange, Store, Swap, Threads};
+use gpucomm::exchange::{Exchange, Store, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
     At, Barrier, Completion, HostCallback, InFlight, Members, Polling, Reason, Request, Shutdown, WhileDown, World,
@@ -15,6 +15,7 @@ use gpucomm::world::{
 };
 use gpucomm::{Device, Result, Stream};
 
+use super::hooked_store::{HookedStore, Hooks};
 use super::support::{Occupy, eventually, hold, slower, turn, world};
 
 /// User code that blocks until this is dropped.
@@ -328,34 +329,14 @@ fn a_request_as_its_world_ends() {
 /// A store that blocks when it is told that a rank has failed.
 struct Silent(Box<dyn Store>, Arc<OnceLock<Arc<Inside>>>);
 
-impl Store for Silent {
-    fn rank(&self) -> usize {
-        self.0.rank()
+impl Hooks for Silent {
+    fn store(&self) -> &dyn Store {
+        &*self.0
     }
-    fn size(&self) -> usize {
-        self.0.size()
-    }
-    fn id(&self) -> u64 {
-        self.0.id()
-    }
+
     fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
         self.1.get().into_iter().for_each(|inside| inside.block());
         self.0.set(key, value, within)
-    }
-    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
-        self.0.get(keys, within)
-    }
-    fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
-        self.0.add(key, by, within)
-    }
-    fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
-        self.0.compare_and_set(key, expected, value, within)
-    }
-    fn delete(&self, key: &str, within: Duration) -> Result<bool> {
-        self.0.delete(key, within)
-    }
-    fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
-        self.0.clear(prefix, within)
     }
 }
 
@@ -363,7 +344,7 @@ impl Store for Silent {
 fn a_store() {
     turn();
     let (place, gate, blocks) = (Threads::new(1), Gate::new(), Arc::new(OnceLock::new()));
-    let store = Silent(Box::new(place.store(0).unwrap()), Arc::clone(&blocks));
+    let store = HookedStore(Silent(Box::new(place.store(0).unwrap()), Arc::clone(&blocks)));
     let exchange = Exchange::join(store).unwrap();
     // SAFETY: it is the only rank.
     let world = unsafe { World::join(exchange, Device::new(0).unwrap(), WorldOptions::default()) }.unwrap();
@@ -389,7 +370,7 @@ fn a_store_of_a_checked_world() {
     let init = InitOptions { checked: true, timeout: slower(20.0), ..InitOptions::default() };
     let options = WorldOptions { init, timeout: limit, ..WorldOptions::default() };
     let start = |rank: usize, blocks: &Arc<OnceLock<Arc<Inside>>>| {
-        let store = Silent(Box::new(place.store(rank).unwrap()), Arc::clone(blocks));
+        let store = HookedStore(Silent(Box::new(place.store(rank).unwrap()), Arc::clone(blocks)));
         let exchange = Exchange::join(store).unwrap();
         // SAFETY: all ranks do the same.
         unsafe { World::join(exchange, Device::new(rank).unwrap(), options.clone()) }.unwrap()

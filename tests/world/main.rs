@@ -14,6 +14,8 @@ mod forked;
 mod gate;
 mod groups;
 mod health;
+#[path = "../support/hooked_store.rs"]
+mod hooked_store;
 mod hostile;
 mod lanes;
 mod load;

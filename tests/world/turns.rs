@@ -8,6 +8,7 @@ use gpucomm::nccl::InitOptions;
 use gpucomm::world::{Answer, At, Lane, Phase, Reason, Request, Shutdown, World, WorldOptions};
 use gpucomm::{Device, Error, Result};
 
+use super::hooked_store::HookedStore;
 use super::stores::Faulty;
 use super::support::{eventually, slower, turn};
 
@@ -51,7 +52,7 @@ fn two(
     let join = |rank: usize| {
         let fault = fault.clone();
         let store = Faulty(place.store(rank).unwrap(), move |operation: &str, key: &str| fault(rank, operation, key));
-        let exchange = Exchange::join(store).unwrap();
+        let exchange = Exchange::join(HookedStore(store)).unwrap();
         let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
         let options = WorldOptions { sequenced: true, timeout: slower(20.0), init, ..WorldOptions::default() };
         // SAFETY: both ranks do the same.

@@ -28,12 +28,9 @@ impl Busy {
             if !devices.contains(&stream.device()) || !is_busy(&stream) {
                 continue;
             }
-            // Behind an event on the legacy default stream, all blocking streams would wait.
-            let has_room =
-                !stream.queue().is_legacy() && stream.in_flight().has_reserve(stream.queue()).unwrap_or(false);
-            match has_room.then(|| stream.in_flight().mark_all(stream.queue())) {
-                Some(Ok(Some(mark))) => marks.push(mark),
-                _ => streams.push(stream),
+            match stream.mark_if_room() {
+                Some(mark) => marks.push(mark),
+                None => streams.push(stream),
             }
         }
         Self { streams, marks }

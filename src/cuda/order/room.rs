@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::in_flight::ENTRY;
 use super::later;
 use super::stream::Stream;
-use crate::call::Call;
 use crate::error::{Error, Result};
+use crate::shared_deadline::SharedDeadline;
 
 impl Stream {
     /// Before an enqueue: waits until what is on its way leaves room for `cost`, no longer than `timeout`, and only while
@@ -65,7 +65,7 @@ impl Stream {
         timeout: Duration,
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<()> {
-        let deadline = Call::deadline(timeout);
+        let deadline = SharedDeadline::within(timeout);
         let what = || {
             let (places, device) = (self.in_flight().places(), self.device());
             let pending = self.history().origins().pending();

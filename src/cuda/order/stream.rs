@@ -72,8 +72,15 @@ pub(crate) struct Inner {
     capture: Option<Arc<Capture>>,
 }
 
-/// The last wait that was not over in time: up to where, where there was room for a mark, and the error.
-type GivenUp = (Option<Mark>, Error);
+/// The last wait that was not over in time.
+#[derive(Clone)]
+struct GivenUp {
+    /// Up to where it would have waited, where there was room for a mark.
+    mark: Option<Mark>,
+    /// Where the stream stood.
+    position: u64,
+    error: Error,
+}
 
 /// How long CUDA has a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -381,23 +388,38 @@ impl Stream {
     pub(crate) fn give_up(&self, mark: Option<&Mark>, error: &Error) {
         let is_longer = || self.given_up().is_none_or(|known| known.waited() < error.waited());
         if matches!(error, Error::Timeout { .. }) && is_longer() {
-            *self.inner.given_up.lock() = Some((mark.cloned(), error.clone()));
+            let (mark, position, error) = (mark.cloned(), self.in_flight().position(), error.clone());
+            *self.inner.given_up.lock() = Some(GivenUp { mark, position, error });
         }
     }
 
-    /// The same of a wait for all that is here. Known until the stream moves; neither waits nor enqueues a mark.
+    /// The same of a wait for all that is here. A stream that is done with it keeps nothing. Does not wait.
     #[cold]
     pub(crate) fn give_up_all(&self, error: &Error) {
-        // A mark that is reached already tells nothing. Without one, the stream has moved when it is done.
-        let mark = self.inner.in_flight.newest().filter(|mark| matches!(mark.reached(), Ok(false)));
-        self.give_up(mark.as_ref(), error);
+        if !self.is_drained().unwrap_or(true) {
+            let unreached = self.in_flight().newest().filter(|mark| matches!(mark.reached(), Ok(false)));
+            self.give_up(unreached.or_else(|| self.mark_if_room()).as_ref(), error);
+        }
+    }
+
+    /// A mark behind all that is on the stream, where it takes a place that is there and orders nothing else. Does not wait.
+    pub(crate) fn mark_if_room(&self) -> Option<Mark> {
+        // Behind an event on the legacy default stream, all blocking streams would wait.
+        let may_take = !self.queue().is_legacy() && !self.is_captured();
+        let has_room = may_take && self.in_flight().has_reserve(self.queue()).unwrap_or(false);
+        has_room.then(|| self.in_flight().mark_all(self.queue()).ok().flatten()).flatten()
     }
 
     /// The error of a wait that was not over in time, if the stream has still not come to where that wait would have ended.
+    /// Without a mark, nobody knows that once there is more on the stream.
     pub(crate) fn given_up(&self) -> Option<Error> {
-        let (mark, error) = self.inner.given_up.lock().clone()?;
-        let is_past = mark.map_or_else(|| self.is_drained(), |mark| mark.reached()).unwrap_or(true);
-        (!is_past).then_some(error)
+        let GivenUp { mark, position, error } = self.inner.given_up.lock().clone()?;
+        let is_past = match mark {
+            Some(mark) => mark.reached(),
+            None if self.in_flight().position() != position => Ok(true),
+            None => self.is_drained(),
+        };
+        (!is_past.unwrap_or(true)).then_some(error)
     }
 
     /// For how long somebody has waited for it in vain, as far as it has work that nobody has seen done. Does not call
@@ -407,7 +429,7 @@ impl Stream {
         if self.in_flight().places() == 0 {
             return Duration::ZERO;
         }
-        self.inner.given_up.lock().as_ref().map_or(Duration::ZERO, |(_, error)| error.waited())
+        self.inner.given_up.lock().as_ref().map_or(Duration::ZERO, |known| known.error.waited())
     }
 
     /// A number that no other stream has, nor had.

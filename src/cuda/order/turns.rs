@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 use super::lanes::Tracker;
 use super::stream::Stream;
 use super::turn::{Alone, Share, Turn};
-use crate::call::Call;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::shared_deadline::SharedDeadline;
 
 /// For so long others give way to a launch. No longer: who has the memory now may wait for them.
 const WAY: Duration = Duration::from_millis(1);
@@ -79,7 +79,7 @@ impl<'m> Turns<'m> {
         waits: Waits<impl FnOnce() -> Duration, impl Fn() -> Option<Error>>,
         memory: SmallVec<[&'m Tracker; 8]>,
     ) -> Result<Self> {
-        let deadline = Call::deadline((waits.timeout)());
+        let deadline = SharedDeadline::within((waits.timeout)());
         let mut taken = SmallVec::with_capacity(memory.len());
         for turn in unique(memory) {
             let way = Deadline::after(WAY);
@@ -127,7 +127,7 @@ impl<'m> LaunchTurns<'m> {
             return Ok(taken);
         }
         let _awaiting: SmallVec<[_; 8]> = turns.iter().map(|turn| turn.awaiting()).collect();
-        let deadline = Call::deadline((waits.timeout)());
+        let deadline = SharedDeadline::within((waits.timeout)());
         let taken = deadline.until(|| (waits.refusal)().map_or_else(|| Ok(take()), Err))?;
         let late = || {
             deadline

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use crate::call::Call;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::connect::Promised;
@@ -14,6 +13,7 @@ use crate::nccl::validate::regroup::{Place, Plan};
 use crate::nccl::validate::regroup_over_exchange::Progress;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::comparison::Comparison;
+use crate::shared_deadline::SharedDeadline;
 
 /// How long one look into the store takes.
 const LOOK: Duration = Duration::from_millis(20);
@@ -30,7 +30,7 @@ pub(super) fn meet<'a>(
     (plan, place): (&Plan, &Place),
     promised: &mut Promised<'a>,
 ) -> Result<Vec<(usize, Place)>, Failure> {
-    let deadline = Call::deadline(inner.timeout());
+    let deadline = SharedDeadline::within(inner.timeout());
     let party = match plan.signature() {
         Some(signature) => round(operation, inner, checked, signature, &deadline)?,
         None => {

@@ -11,7 +11,6 @@ use super::split::{Ask, settle};
 #[cfg(nccl_ge_2_28_7)]
 use super::split::{asked_of_nccl, wanted};
 use super::{across_processes, failed};
-use crate::call::Call;
 use crate::cuda::restoring;
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
@@ -36,6 +35,7 @@ use crate::nccl::validate::split::Choice;
 use crate::nccl::wait::comparison::Comparison;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all_to_divide;
+use crate::shared_deadline::SharedDeadline;
 
 /// What one rank asks for.
 pub(super) struct Bring {
@@ -130,7 +130,7 @@ pub(super) fn regroup(
 ) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
-    let _call = Call::begin();
+    let _call = SharedDeadline::begin();
     // Everything that may fail here comes before the other ranks rely on this one.
     let helpers = members.iter().zip(&mut brings).map(|(inner, bring)| match bring.helper.take() {
         Some(helper) => Ok(helper),
@@ -269,7 +269,7 @@ pub(super) fn meet<'a>(
             },
         }
     }
-    let deadline = Call::deadline(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default());
+    let deadline = SharedDeadline::within(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default());
     let mut round = 0;
     loop {
         let mut trouble = None;

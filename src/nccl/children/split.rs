@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::child_config::ChildConfig;
 use super::failed;
-use crate::call::Call;
 use crate::cuda::{Worker, restoring};
 use crate::error::{Error, Result};
 use crate::known_bugs;
@@ -22,6 +21,7 @@ use crate::nccl::validate::signature::Signature;
 use crate::nccl::validate::split::Choice;
 use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// What a rank asks for.
@@ -54,7 +54,7 @@ impl Ask {
 /// the part of each.
 pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Option<Arc<Inner>>>> {
     submit::outside_of_groups(operation)?;
-    let _call = Call::begin();
+    let _call = SharedDeadline::begin();
     members.iter().try_for_each(|inner| inner.local_ranks.growth.refuse(operation))?;
     outside_of_host_functions(operation)?;
     let asked = asked_of_nccl(operation, members, asks)?;
@@ -115,7 +115,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
                 Err(_) => {}
             }
         }
-        let deadline = Call::deadline(inner.timeout());
+        let deadline = SharedDeadline::within(inner.timeout());
         let done = deadline.until_and_look(
             || inner.look_around(0, inner.recent.last()),
             || {

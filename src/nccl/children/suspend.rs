@@ -17,7 +17,6 @@ use std::sync::mpsc::{self, SyncSender};
 use super::failed;
 use super::regroup::{is_told, meet};
 use super::split::settle;
-use crate::call::Call;
 use crate::cuda::{self, Device, Quiet, restoring, undisturbing};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::submit;
@@ -33,13 +32,14 @@ use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::regroup::Plan;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::entry::{begin_visits, enter_all, enter_all_to_resume};
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 use crate::version;
 
 /// Suspends `members`, which one thread drives, with these flags, because of `reason`.
 pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c_int, reason: &str) -> Result<()> {
     submit::outside_of_groups(operation)?;
-    let _call = Call::begin();
+    let _call = SharedDeadline::begin();
     // Before the other ranks wait for this one.
     outside_of_host_functions(operation)?;
     version::needs(operation, statistics::FIRST)?;
@@ -68,7 +68,7 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
 /// suspended.
 pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     submit::outside_of_groups(operation)?;
-    let _call = Call::begin();
+    let _call = SharedDeadline::begin();
     outside_of_host_functions(operation)?;
     let helper = helper_of(operation, members)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
@@ -120,7 +120,7 @@ fn devices_of(members: &[&Arc<Inner>]) -> Vec<Device> {
 fn quiet(operation: &'static str, members: &[&Arc<Inner>], devices: &[Device]) -> Result<Quiet> {
     let timeout = members.iter().map(|inner| inner.timeout()).min().unwrap_or_default();
     let refusal = || members.iter().find_map(|inner| inner.refusal(operation));
-    Quiet::keep(operation, devices, &Call::deadline(timeout), refusal)
+    Quiet::keep(operation, devices, &SharedDeadline::within(timeout), refusal)
 }
 
 fn helper_of(operation: &'static str, members: &[&Arc<Inner>]) -> Result<Helper> {

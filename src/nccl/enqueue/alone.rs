@@ -10,12 +10,12 @@
 //! was used on. What is not captured waits on the host for the launches before: what NCCL's proxies do for it they would begin at
 //! once, and what they do for a launch only when that has begun.
 
-use crate::call::Call;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::launch::in_process::in_vain;
+use crate::shared_deadline::SharedDeadline;
 
 /// How much of a communicator is captured, as it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ const SHARED: &str =
 #[cold]
 pub(crate) fn settle(inner: &Inner, operation: &'static str, captures: Option<bool>) -> Result<()> {
     check(inner, operation, captures)?;
-    let deadline = Call::deadline(inner.timeout());
+    let deadline = SharedDeadline::within(inner.timeout());
     let in_vain = in_vain(operation);
     let done = deadline.until(|| {
         if let Some(error) = inner.refusal(operation).or_else(|| in_vain(inner)) {

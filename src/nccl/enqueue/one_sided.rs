@@ -5,7 +5,6 @@ use std::ptr;
 
 use super::alone;
 use super::submit;
-use crate::call::Call;
 use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
 use crate::element::ElementKind;
@@ -17,6 +16,7 @@ use crate::nccl::raw::{check, data_type};
 use crate::nccl::validate::element_type::Type;
 use crate::nccl::validate::operation;
 use crate::nccl::validate::operation::{PUT_SIGNAL, SIGNAL, WAIT_SIGNAL};
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// The first signal of the first context: NCCL has no other as yet.
@@ -135,7 +135,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         let reason = "all ranks call `prepare_one_sided` first, together: NCCL has them meet there";
         return Err(Error::InvalidUsage { operation, reason: reason.into() });
     }
-    let _call = Call::begin();
+    let _call = SharedDeadline::begin();
     stream.make_room(what.cost(), operation, inner.timeout(), || inner.refusal(operation))?;
     let (mut guard, handle) = inner.enter(operation)?;
     if inner.graphs.are_alone() {

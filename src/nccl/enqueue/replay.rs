@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use super::captured::{Captured, OPERATION, Part};
 use super::submit::{failed, outside_of_groups};
-use crate::call::Call;
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
@@ -21,12 +20,13 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::launch::replay::before_replay;
 use crate::nccl::wait::entry;
+use crate::shared_deadline::SharedDeadline;
 
 impl Party for Captured {
     fn launch(&self, stream: &Stream, launch: &mut dyn Launch) -> Result<()> {
         outside_of_groups(OPERATION)?;
         let parts = self.parts();
-        let _call = Call::begin();
+        let _call = SharedDeadline::begin();
         stream.make_room(launch.cost(), OPERATION, self.timeout(), || self.refusal())?;
         let launched = {
             let mut entered = LockedAll::new();

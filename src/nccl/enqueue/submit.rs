@@ -12,7 +12,6 @@ use super::launch::Member;
 use super::parts;
 use super::parts::Parts;
 use super::{itself, weight};
-use crate::call::Call as Waits;
 use crate::cuda::{LAUNCH, Origins, outside_of_lending, restoring};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -30,6 +29,7 @@ use crate::nccl::validate::launch::messages::collectives;
 use crate::nccl::validate::meeting::Peers;
 use crate::nccl::validate::signature::MAX_GROUP;
 use crate::nccl::validate::validator::Validator;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 thread_local! {
@@ -76,7 +76,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     let inner = call.comm;
     itself::check_alone(call)?;
     captured::check(call)?;
-    let _waits = Waits::begin();
+    let _waits = SharedDeadline::begin();
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
     let (mut guard, handle) = inner.enter(call.operation)?;
     captured::settle(call)?;
@@ -147,7 +147,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     let costs = weight::costs(calls);
     let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
     let parts = if fits && !parts::is_shared(&inners) { None } else { Some(Parts::of(calls, &inners)) };
-    let waits = Waits::begin();
+    let waits = SharedDeadline::begin();
     for (call, cost) in &costs {
         // What goes in parts makes room for each of them.
         let cost = if fits { *cost } else { LAUNCH };

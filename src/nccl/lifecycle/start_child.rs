@@ -21,7 +21,6 @@ use std::{slice, thread};
 use super::abort::start_abort;
 use super::peer_listener::PeerListener;
 use super::start::{LOOK, admit, nothing};
-use crate::call::Call;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::rank::gate::Lock;
@@ -33,6 +32,7 @@ use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::wait::entry::begin_visits;
 use crate::nccl::wait::pending;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// What one rank asks NCCL for.
@@ -129,7 +129,7 @@ pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result
 
 /// The deadline of the call that is under way on `parents`.
 pub(crate) fn deadline_of(parents: &[Arc<Inner>]) -> Deadline {
-    Call::deadline(parents.iter().map(|parent| parent.timeout()).min().unwrap_or_default())
+    SharedDeadline::within(parents.iter().map(|parent| parent.timeout()).min().unwrap_or_default())
 }
 
 /// Waits for a call inside `parents` that another thread makes, and ends their visits if it returns

@@ -13,7 +13,6 @@ use super::register;
 use super::retire;
 #[cfg(nccl_ge_2_27)]
 use super::retire::Member;
-use crate::call::Call;
 use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
@@ -34,6 +33,7 @@ use crate::nccl::validate::validator::Validator;
 use crate::nccl::wait::entry::{Entered, enter_all};
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::patience::Patience;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 const LOCAL: &str = "alloc_local";
@@ -216,7 +216,7 @@ fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size, _: Wan
 /// Memory of each member, as windows that belong together.
 #[cfg(nccl_ge_2_27)]
 fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size, wanted: Wanted) -> Result<Allocated> {
-    let _call = Call::begin();
+    let _call = SharedDeadline::begin();
     let mut approaching = retire::approach(members, operation)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let memory = restoring(|| allocate_together(operation, &mut approaching, size, wanted))
@@ -359,7 +359,7 @@ fn zero(operation: &'static str, memory: &[Memory<'_>]) -> Result<()> {
 pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     submit::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
-    let _call = Call::begin();
+    let _call = SharedDeadline::begin();
     #[cfg(nccl_ge_2_27)]
     {
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
@@ -371,7 +371,7 @@ pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Resul
         together().map_err(|error| submit::failed(&refs, operation, error))?;
     }
     for inner in members {
-        let deadline = Call::deadline(inner.timeout());
+        let deadline = SharedDeadline::within(inner.timeout());
         if !reclaim::drain(inner.id, &deadline) {
             return Err(deadline.error(operation, "memory that was dropped is still in use"));
         }

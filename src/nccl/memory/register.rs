@@ -88,7 +88,6 @@ mod shown {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::call::Call;
     use crate::cuda::{restoring, undisturbing};
     use crate::nccl::memory::pages;
     use crate::nccl::memory::retire;
@@ -97,6 +96,7 @@ mod shown {
     use crate::nccl::raw::check;
     use crate::nccl::validate::signature::{REGISTERED, Signature};
     use crate::nccl::wait::entry::enter_all;
+    use crate::shared_deadline::SharedDeadline;
     use crate::sys;
     use crate::version::{Version, running_nccl};
 
@@ -112,7 +112,7 @@ mod shown {
             return Ok(memory.iter().map(|_| Err(TOO_OLD)).collect());
         }
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-        let _call = Call::begin();
+        let _call = SharedDeadline::begin();
         let mut approaching = retire::approach(members, operation)?;
         let registered = restoring(|| together(operation, &mut approaching, memory))
             .map_err(|error| submit::failed(&refs, operation, error))?;

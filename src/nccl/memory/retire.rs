@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use crate::call::Call;
 use crate::cuda::Worker;
 use crate::error::Result;
 use crate::nccl::enqueue::connect::Promised;
@@ -17,6 +16,7 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Dropped;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::entry::Entered;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// A rank on its way to a point, and what was dropped that it has in hand.
@@ -95,19 +95,29 @@ impl Drop for Member<'_> {
     }
 }
 
+/// Waits until `is_idle`: until `what` is over that uses memory of `inner`.
+pub(super) fn wait_until_idle(
+    inner: &Arc<Inner>,
+    operation: &'static str,
+    what: &str,
+    mut is_idle: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let detail = || format!("rank {} waits for {what}", inner.rank);
+    let look = || inner.look_around(0, inner.recent.last());
+    SharedDeadline::within(inner.timeout())
+        .poll_and_look(operation, detail, look, || match is_idle()? {
+            true => Ok(true),
+            false => inner.refusal(operation).map_or(Ok(false), Err),
+        })
+        .inspect_err(|error| in_vain::note_wait(inner, error))
+}
+
 /// `members` on their way to a point, once nothing uses what they have dropped before.
 pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) -> Result<Vec<Member<'a>>> {
     let mut members: Vec<_> = members.iter().map(|inner| Member::new(inner)).collect();
     for member in &mut members {
-        let inner = member.inner;
-        let what = || format!("rank {} waits for uses of memory that was dropped", inner.rank);
-        let look = || inner.look_around(0, inner.recent.last());
-        Call::deadline(inner.timeout())
-            .poll_and_look(operation, what, look, || match member.is_idle()? {
-                true => Ok(true),
-                false => inner.refusal(operation).map_or(Ok(false), Err),
-            })
-            .inspect_err(|error| in_vain::note_wait(inner, error))?;
+        let what = "uses of memory that was dropped";
+        wait_until_idle(member.inner, operation, what, || member.is_idle())?;
     }
     Ok(members)
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::retire;
 use super::retire::Member;
-use crate::call::Call;
 use crate::cuda::{LAUNCH, Stream, restoring, undisturbing};
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
@@ -17,6 +16,7 @@ use crate::nccl::raw::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::entry::{begin_visits, enter_all};
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 use crate::version::{self, Version};
 
@@ -42,7 +42,7 @@ pub(crate) fn prepare(operation: &'static str, members: &[&Arc<Inner>], streams:
             return Err(Error::Unsupported { operation, needs });
         }
     }
-    let _call = Call::begin();
+    let _call = SharedDeadline::begin();
     for (inner, stream) in members.iter().zip(streams) {
         stream.make_room(4 * LAUNCH, operation, inner.timeout(), || inner.refusal(operation))?;
     }

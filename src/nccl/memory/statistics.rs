@@ -1,11 +1,11 @@
 //! What NCCL counts of the memory of a communicator.
 
-use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::wait::entry::busy;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 use crate::sys::ncclCommMemStat_t;
 use crate::version::{self, Version};
@@ -26,7 +26,7 @@ pub(crate) fn of(operation: &'static str, inner: &Inner) -> Result<[u64; 4]> {
     const FUNCTION: &str = "ncclCommMemStats";
     outside_of_host_functions(operation)?;
     version::needs(operation, FIRST)?;
-    let deadline = Call::deadline(inner.timeout());
+    let deadline = SharedDeadline::within(inner.timeout());
     let is_there = || inner.is_active() || inner.is_suspended();
     let entered = deadline.until(|| match inner.try_lock().filter(|_| is_there()) {
         None if !is_there() => Err(inner.dead(operation)),

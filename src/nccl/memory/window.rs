@@ -11,7 +11,6 @@ use super::unsupported::Unsupported;
 use crate::cuda::{Access, Allocation, Region};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::submit;
-use crate::nccl::lifecycle::in_vain;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 
@@ -70,8 +69,7 @@ use shown::make;
 #[cfg(nccl_ge_2_27)]
 mod shown {
     use super::*;
-    use crate::call::Call;
-    use crate::cuda::{Worker, restoring, vmm};
+    use crate::cuda::{restoring, vmm};
     use crate::known_bugs::ENDLESS_WINDOWS;
     use crate::nccl::memory::pages::{self, Mapped};
     use crate::nccl::memory::publish::{self, Piece};
@@ -81,6 +79,7 @@ mod shown {
     use crate::nccl::rank::guarded::Guarded;
     use crate::nccl::validate::signature::{Extent, Signature};
     use crate::nccl::wait::entry::enter_all;
+    use crate::shared_deadline::SharedDeadline;
     use crate::version::{Version, running_nccl};
 
     /// Windows begin at multiples of so many bytes behind the start of what was mapped as one.
@@ -90,7 +89,7 @@ mod shown {
     const SIZES_DIFFER: Version = Version::new(2, 30, 7);
 
     pub(super) fn make(operation: &'static str, members: &[&Arc<Inner>], memory: Vec<Wanted>) -> Result<Vec<Made>> {
-        let _call = Call::begin();
+        let _call = SharedDeadline::begin();
         settle(operation, members, &memory)?;
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
         let mut approaching = retire::approach(members, operation)?;
@@ -103,14 +102,8 @@ mod shown {
     /// Waits until nothing uses the memory: peers may write to it as soon as it is a window, on streams that are ordered behind nothing here.
     fn settle(operation: &'static str, members: &[&Arc<Inner>], memory: &[Wanted]) -> Result<()> {
         for (inner, wanted) in members.iter().zip(memory) {
-            let what = || format!("rank {} waits for uses of memory that is to be a window", inner.rank);
-            let look = || inner.look_around(0, inner.recent.last());
-            Call::deadline(inner.timeout())
-                .poll_and_look(operation, what, look, || match wanted.memory.is_idle()? {
-                    true => Ok(true),
-                    false => inner.refusal(operation).map_or(Ok(false), Err),
-                })
-                .inspect_err(|error| in_vain::note_wait(inner, error))?;
+            let what = "uses of memory that is to be a window";
+            retire::wait_until_idle(inner, operation, what, || wanted.memory.is_idle())?;
         }
         Ok(())
     }

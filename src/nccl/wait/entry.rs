@@ -1,12 +1,12 @@
 //! The way to a communicator, and waiting for another thread that is at it.
 
 use super::pending;
-use crate::call::Call;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::rank::gate::{Locked, LockedAll};
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 impl Inner {
@@ -35,7 +35,7 @@ impl Inner {
 
     /// The lock, as long as the communicator is active, or was revoked and has stopped: for who makes others of it.
     pub(crate) fn enter_to_divide(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
-        let deadline = Call::deadline(self.timeout());
+        let deadline = SharedDeadline::within(self.timeout());
         let entered = deadline.until(|| {
             self.ended_error(operation).or_else(|| self.suspended_error(operation)).map_or(Ok(()), Err)?;
             // What stops it has no lock, and a call that is being stopped may have it.
@@ -48,7 +48,7 @@ impl Inner {
     /// The lock, as long as the communicator is suspended.
     #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
     fn enter_to_resume(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
-        let deadline = Call::deadline(self.timeout());
+        let deadline = SharedDeadline::within(self.timeout());
         let entered = deadline.until(|| {
             self.not_suspended_error(operation).map_or(Ok(()), Err)?;
             Ok(self.try_lock().filter(|_| self.is_suspended()))
@@ -69,7 +69,7 @@ impl Inner {
     /// The lock, as long as the communicator is active.
     #[cold]
     fn wait_for_lock(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
-        let deadline = Call::deadline(self.timeout());
+        let deadline = SharedDeadline::within(self.timeout());
         let locked = deadline.until(|| match self.try_lock() {
             None => self.refusal(operation).map_or(Ok(None), Err),
             locked => Ok(locked),

@@ -1,10 +1,10 @@
 //! A wait for other ranks of a clique, by a thread that holds the locks of its communicators.
 
 use super::comparison::Comparison;
-use crate::call::Call;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys::behavior::DeadlockReport;
 
 /// How long a thread has waited.
@@ -52,7 +52,7 @@ impl Patience {
         detail: impl Fn() -> String,
     ) -> Result<()> {
         let deadline = *self.deadline.get_or_insert_with(|| {
-            Call::deadline(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default())
+            SharedDeadline::within(members.iter().map(|inner| inner.timeout()).min().unwrap_or_default())
         });
         self.comparison.waits(slow, &detail);
         self.report.get_or_insert_with(DeadlockReport::new).check_sentence(&detail);

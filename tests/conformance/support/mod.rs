@@ -9,6 +9,8 @@ mod errors;
 pub mod expect;
 pub mod guarded;
 pub mod harness;
+#[path = "../../support/hooked_store.rs"]
+pub mod hooked_store;
 #[cfg(nccl_ge_2_22)]
 pub mod newer;
 pub mod no_threads;

@@ -12,6 +12,8 @@ pub mod gate;
 mod given_up;
 mod here;
 mod hooked;
+#[path = "../../support/hooked_store.rs"]
+mod hooked_store;
 mod mpirun;
 mod parent;
 #[path = "../../support/places.rs"]

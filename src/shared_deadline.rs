@@ -1,4 +1,4 @@
-//! Calls that wait for several things in turn, such as room on a stream, a lock and other ranks, and have one deadline for all of that.
+//! One deadline for all that a call waits for in turn, such as room on a stream, a lock and other ranks.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -20,15 +20,15 @@ thread_local! {
     static CALL: Cell<Stage> = const { Cell::new(Stage::None) };
 }
 
-/// While it lives, the waits of this thread that have the [deadline](Call::deadline) of the call have the same one. What a call does when it has
+/// While it lives, the waits of this thread that have the [deadline](SharedDeadline::within) of the call have the same one. What a call does when it has
 /// failed has time of its own.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct SharedDeadline {
     is_outermost: bool,
     _of_this_thread: PhantomData<*const ()>,
 }
 
-impl Call {
+impl SharedDeadline {
     /// Begins one, unless this is part of one.
     pub(crate) fn begin() -> Self {
         let is_outermost = matches!(CALL.get(), Stage::None);
@@ -39,7 +39,7 @@ impl Call {
     }
 
     /// That of a wait of the call that goes on, which counts from its first wait; of another wait, its own.
-    pub(crate) fn deadline(timeout: Duration) -> Deadline {
+    pub(crate) fn within(timeout: Duration) -> Deadline {
         let now = Instant::now();
         match CALL.get() {
             Stage::None => Deadline::since(now, timeout),
@@ -52,7 +52,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for SharedDeadline {
     fn drop(&mut self) {
         if self.is_outermost {
             CALL.set(Stage::None);
@@ -69,14 +69,14 @@ mod tests {
     #[test]
     fn the_waits_of_a_call_have_one_deadline() {
         let pause = Duration::from_millis(5);
-        let waits_already = move || Call::deadline(SECOND).remaining() <= SECOND - pause;
+        let waits_already = move || SharedDeadline::within(SECOND).remaining() <= SECOND - pause;
         {
-            let _call = Call::begin();
+            let _call = SharedDeadline::begin();
             std::thread::sleep(pause);
             assert!(!waits_already(), "it has waited for nothing before");
             std::thread::sleep(pause);
             {
-                let _part = Call::begin();
+                let _part = SharedDeadline::begin();
                 assert!(waits_already());
             }
             assert!(waits_already());
