@@ -12,6 +12,8 @@ use super::left;
 use super::mark::Mark;
 use super::stream::{self, Stream};
 use crate::cuda::devices::device::Device;
+#[cfg(feature = "nvshmem")]
+use crate::sys;
 
 /// The work of some devices that was not done when this was made.
 pub(crate) struct Busy {
@@ -23,11 +25,21 @@ pub(crate) struct Busy {
 impl Busy {
     /// What `devices` are busy with. Does not wait.
     pub(crate) fn with(devices: &[Device]) -> Self {
-        let (mut streams, mut marks) = (Vec::new(), left::on(devices));
-        for stream in stream::all_kept() {
-            if !devices.contains(&stream.device()) || !is_busy(&stream) {
-                continue;
-            }
+        let mut busy = Self::of(|stream| devices.contains(&stream.device()));
+        busy.marks.extend(left::on(devices));
+        busy
+    }
+
+    /// What the streams of `device` are busy with that take turns with its legacy default stream. Does not wait.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn in_legacy_order(device: Device) -> Self {
+        let runs_beside = |stream: &Stream| stream.flags().is_ok_and(|flags| flags & sys::cudaStreamNonBlocking != 0);
+        Self::of(|stream| stream.device() == device && (stream.queue().is_legacy() || !runs_beside(stream)))
+    }
+
+    fn of(pick: impl Fn(&Stream) -> bool) -> Self {
+        let (mut streams, mut marks) = (Vec::new(), Vec::new());
+        for stream in stream::all_kept().into_iter().filter(|stream| pick(stream) && is_busy(stream)) {
             match stream.mark_if_room() {
                 Some(mark) => marks.push(mark),
                 None => streams.push(stream),

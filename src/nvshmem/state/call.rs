@@ -76,6 +76,14 @@ impl Inner {
         self.poll(operation, deadline, awaited, &what, || Ok(busy.is_over()))
     }
 
+    /// Waits until the streams of the device that take turns with its legacy default stream have nothing to do: before a call that
+    /// waits there, without a deadline. It does not see streams of others, as [`idle`](Self::idle).
+    pub(crate) fn idle_in_legacy_order(&self, operation: &'static str) -> Result<()> {
+        let mut busy = Busy::in_legacy_order(self.device);
+        let what = format!("work on streams of {} that take turns with its legacy default stream", self.device);
+        self.poll(operation, &self.deadline(), &Awaited::Nobody, &what, || Ok(busy.is_over()))
+    }
+
     /// The same, where the device has to be quiet by then.
     pub(crate) fn on_quiet_device_by<R>(
         &self,

@@ -86,8 +86,9 @@ impl Context {
 
     /// Wraps `nvshmem_signal_fetch`: `signal` of this PE, as it is now. First waits for what streams of this PE have written there, zeros for example.
     ///
-    /// The library reads it in the order of the legacy default stream: it waits for streams that keep that order, which those of this crate do not. It orders
-    /// nothing: what came before the signal can be read where a stream has [waited](Self::signal_wait_until_on_stream) for it.
+    /// The library reads it on the legacy default stream of the device. So this waits first for the streams that take turns with that one
+    /// ([`StreamOptions::non_blocking`](crate::cuda::StreamOptions::non_blocking)), within the timeout; streams of [`Stream::from_raw`] it does not see. It
+    /// orders nothing: what came before the signal can be read where a stream has [waited](Self::signal_wait_until_on_stream) for it.
     ///
     /// See [`SymmetricSignals`](crate::nvshmem::SymmetricSignals) for an example.
     ///
@@ -108,7 +109,8 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a signal of another context; [`Error::Timeout`] where streams write to it for longer than the timeout.
+    /// [`Error::InvalidArgument`] for a signal of another context; [`Error::Timeout`] where streams write to it, or hold up the legacy default
+    /// stream, for longer than the timeout.
     pub fn signal_fetch(&self, signal: Signal<'_>) -> Result<u64> {
         const OPERATION: &str = "Context::signal_fetch";
         let (inner, word) = (self.inner(), signal.as_symmetric());
@@ -116,6 +118,7 @@ impl Context {
         inner.ready(OPERATION)?;
         let region = word.local().region();
         let _settled = inner.settle(OPERATION, [(region.alloc, Access::Read)])?;
+        inner.idle_in_legacy_order(OPERATION)?;
         // SAFETY: a word of symmetric memory of this PE.
         inner.on_host(OPERATION, || unsafe { sys::nvshmem_signal_fetch(region.ptr().cast()) })
     }

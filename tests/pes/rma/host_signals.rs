@@ -1,12 +1,14 @@
 //! Signals that the host gives, and waits for by looking.
 
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use gpucomm::cuda::StreamOptions;
 use gpucomm::nvshmem::{Pe, Signal, SignalOp};
-use gpucomm::{DeviceBuffer, Error, PinnedBuffer};
+use gpucomm::{DeviceBuffer, Error, PinnedBuffer, Stream};
 
 use crate::support::random::{Bits, lengths, same};
-use crate::support::{Here, errors, slower, with_context, with_contexts};
+use crate::support::{Here, as_pes, errors, slower, with_context, with_contexts};
 
 /// Looks until `signal` is so much.
 fn look(here: &Here<'_>, signal: Signal<'_>, value: u64) {
@@ -113,5 +115,35 @@ fn what_a_put_with_a_signal_refuses() {
         assert!(matches!(within, Err(Error::InvalidUsage { operation: "Context::put_signal", .. })), "{within:?}");
         assert_eq!(ctx.signal_fetch(signals.at(0)).unwrap(), 0);
         here.settle();
+    });
+}
+
+/// The library fetches by the legacy default stream, without a deadline of its own.
+#[test]
+fn a_fetch_behind_a_stream_that_is_held_up() {
+    as_pes(&[1], |seat| {
+        let timeout = slower(1.0);
+        let ctx = seat.start_as(seat.builder().timeout(timeout)).expect("a context");
+        let signals = ctx.alloc_signals(1).unwrap();
+        let options = [true, false].map(|non_blocking| StreamOptions { non_blocking, priority: 0 });
+        for options in options {
+            let stream = Stream::with_options(seat.device, options).unwrap();
+            let (let_go, until) = channel::<()>();
+            stream.launch_host(move || _ = until.recv()).unwrap();
+            let fetched = ctx.signal_fetch(signals.at(0));
+            drop(let_go);
+            if options.non_blocking {
+                assert_eq!(fetched.unwrap(), 0);
+            } else {
+                let Err(Error::Timeout { operation: "Context::signal_fetch", detail, .. }) = &fetched else {
+                    panic!("{fetched:?}")
+                };
+                assert!(detail.contains("legacy default stream"), "{detail}");
+            }
+            stream.synchronize().unwrap();
+            assert_eq!(ctx.signal_fetch(signals.at(0)).unwrap(), 0);
+        }
+        drop(signals);
+        ctx.finalize().expect("the end");
     });
 }

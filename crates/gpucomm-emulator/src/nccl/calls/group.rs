@@ -68,7 +68,7 @@ struct State {
     batches: Vec<Batch>,
     jobs: Jobs,
     /// One-sided operations, which are enqueued when the jobs are done.
-    late: Vec<Job>,
+    one_sided: Vec<Job>,
     /// Of which capture the streams of each communicator are.
     captures: Vec<(Arc<Comm>, Option<u64>)>,
     /// The communicators of both: this thread is inside them until the group ends.
@@ -126,7 +126,7 @@ pub(super) fn end_by(launch: impl FnOnce(Parts) -> Outcome<ncclResult_t>) -> Out
         None => Ok(ncclResult_t::ncclSuccess),
         Some(mut state) => match state.failure.take() {
             Some(failure) => {
-                for job in state.jobs.iter().chain(&state.late) {
+                for job in state.jobs.iter().chain(&state.one_sided) {
                     job.comm.give_up(&failure);
                     job.comm.refuse(&failure);
                 }
@@ -138,7 +138,7 @@ pub(super) fn end_by(launch: impl FnOnce(Parts) -> Outcome<ncclResult_t>) -> Out
             }
             None => {
                 let (batches, jobs) = (std::mem::take(&mut state.batches), std::mem::take(&mut state.jobs));
-                launch((batches, jobs, std::mem::take(&mut state.late), state.blocking))
+                launch((batches, jobs, std::mem::take(&mut state.one_sided), state.blocking))
             }
         },
     }
@@ -279,9 +279,12 @@ fn add_job_in(job: Job, manner: Manner) -> Outcome {
     })?
 }
 
-/// Adds an abort, which the caller waits for whatever its communicator says of blocking.
-pub(crate) fn add_abort(job: Job) -> Outcome {
-    with(|state| state.add_job(job, Manner::Alone))
+/// Adds the end of a communicator. The group blocks then, whatever its communicators say.
+pub(crate) fn add_end(job: Job) -> Outcome {
+    with(|state| {
+        state.blocking = Some(true);
+        state.add_job(job, Manner::Alone);
+    })
 }
 
 /// Adds a window to be registered.
@@ -299,19 +302,19 @@ pub(crate) fn add_one_sided(job: Job, capture: Option<u64>) -> Outcome {
         state.join(&job.comm);
         state.agree(&job.comm, capture)?;
         state.inside.push(job.comm.resources.visits.enter(job.comm.handle, job.comm.rank, Manner::Alone));
-        state.late.push(job);
+        state.one_sided.push(job);
         Ok(())
     })?
 }
 
 /// Launches a group.
-pub(super) fn submit((batches, jobs, late, blocking): Parts) -> Outcome<ncclResult_t> {
-    if batches.is_empty() && jobs.is_empty() && late.is_empty() {
+pub(super) fn submit((batches, jobs, one_sided, blocking): Parts) -> Outcome<ncclResult_t> {
+    if batches.is_empty() && jobs.is_empty() && one_sided.is_empty() {
         return Ok(ncclResult_t::ncclSuccess);
     }
     if blocking != Some(false) {
         let last = batches.last().map(|batch| batch.comm.device);
-        let performed = perform(batches, jobs, late);
+        let performed = perform(batches, jobs, one_sided);
         if performed.is_err()
             && let Some(device) = last
         {
@@ -321,7 +324,7 @@ pub(super) fn submit((batches, jobs, late, blocking): Parts) -> Outcome<ncclResu
         return performed.map(|()| ncclResult_t::ncclSuccess);
     }
     let mut comms: Vec<Arc<Comm>> = Vec::new();
-    for comm in batches.iter().map(|batch| &batch.comm).chain(jobs.iter().chain(&late).map(|job| &job.comm)) {
+    for comm in batches.iter().map(|batch| &batch.comm).chain(jobs.iter().chain(&one_sided).map(|job| &job.comm)) {
         if !comms.iter().any(|known| Arc::ptr_eq(known, comm)) {
             comms.push(comm.clone());
         }
@@ -330,7 +333,7 @@ pub(super) fn submit((batches, jobs, late, blocking): Parts) -> Outcome<ncclResu
         comm.begin();
     }
     let settle = move || {
-        let outcome = perform(batches, jobs, late);
+        let outcome = perform(batches, jobs, one_sided);
         for comm in comms {
             comm.settle(&outcome);
         }
@@ -396,8 +399,8 @@ fn run_side_by_side(mut lists: Vec<Vec<Job>>) -> Outcome {
     first
 }
 
-/// Runs the jobs, then enqueues the batches, and what is one-sided.
-fn perform(mut batches: Vec<Batch>, jobs: Jobs, late: Vec<Job>) -> Outcome {
+/// Runs the jobs, then enqueues what is one-sided, and the batches.
+fn perform(mut batches: Vec<Batch>, jobs: Jobs, one_sided: Vec<Job>) -> Outcome {
     let mut lists: Vec<Vec<Job>> = Vec::new();
     for job in jobs.single {
         match lists.iter_mut().find(|list| list[0].clashes(&job)) {
@@ -410,13 +413,14 @@ fn perform(mut batches: Vec<Batch>, jobs: Jobs, late: Vec<Job>) -> Outcome {
     cliques(jobs.windows).into_iter().try_for_each(run_side_by_side)?;
     connect::connect(&batches)?;
     check_captures(&batches)?;
+    one_sided.into_iter().try_for_each(|job| (job.run)())?;
     batches.sort_by_key(order_of_launch);
     for batch in batches {
         let comm = Arc::clone(&batch.comm);
         batch::launch(batch)?;
         comm.graph_cache.step();
     }
-    late.into_iter().try_for_each(|job| (job.run)())
+    Ok(())
 }
 
 /// Refuses to capture some ranks of a communicator and not others, as NCCL does when it has begun already.
@@ -469,7 +473,7 @@ pub(crate) fn end_simulated(info: &ncclSimInfo_t) -> (Outcome<ncclResult_t>, Opt
     (ended, estimate)
 }
 
-fn simulate((batches, jobs, late, blocking): Parts, estimate: &mut Option<f32>) -> Outcome<ncclResult_t> {
+fn simulate((batches, jobs, one_sided, blocking): Parts, estimate: &mut Option<f32>) -> Outcome<ncclResult_t> {
     if blocking == Some(false) {
         return Err(Failure::unnoticed(
             "a simulated group of communicators that do not block is launched all the same",
@@ -487,11 +491,11 @@ fn simulate((batches, jobs, late, blocking): Parts, estimate: &mut Option<f32>) 
             "broadcasts from several roots in a simulated group: NCCL keeps them for the next group, which does those instead of its own",
         ));
     }
-    if !late.is_empty() {
+    if !one_sided.is_empty() {
         return Err(Failure::unnoticed("a one-sided operation in a simulated group: NCCL keeps it for the next group"));
     }
     let (alone, others): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.comm.size == 1);
-    submit((alone, jobs, late, blocking))?;
+    submit((alone, jobs, one_sided, blocking))?;
     connect::connect(&others)?;
     // Each overwrites what the one before has said.
     *estimate = others.iter().filter_map(last).next_back();

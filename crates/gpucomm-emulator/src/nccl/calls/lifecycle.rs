@@ -141,7 +141,7 @@ pub(crate) fn destroy(handle: ncclComm_t) -> Outcome<ncclResult_t> {
             part(&job, Life::Destroyed);
             outcome
         });
-        group::add_job(Job { comm: comm.clone(), name: "ncclCommDestroy", run })
+        group::add_end(Job { comm: comm.clone(), name: "ncclCommDestroy", run })
     })?;
     Ok(ncclResult_t::ncclSuccess)
 }
@@ -165,7 +165,7 @@ pub(crate) fn abort(handle: ncclComm_t) -> Outcome<ncclResult_t> {
             part(&job, Life::Aborted);
             Ok(())
         });
-        group::add_abort(Job { comm: comm.clone(), name: "ncclCommAbort", run })
+        group::add_end(Job { comm: comm.clone(), name: "ncclCommAbort", run })
     })?;
     Ok(ncclResult_t::ncclSuccess)
 }

@@ -14,9 +14,10 @@ use super::basics::error::{self, Failure, Outcome, cuda, heed_captures};
 use super::state::comm::Comm;
 use super::state::registry;
 use crate::cuda::core::device;
+use crate::cuda::tasks::host;
 use crate::nccl::state::resources::{Inside, Manner};
 use crate::settings::settings;
-use crate::sys::{ncclComm_t, ncclConfig_t, ncclResult_t};
+use crate::sys::{cudaError, ncclComm_t, ncclConfig_t, ncclResult_t};
 use crate::table::{Argument, Export, Function, OnNull};
 use crate::{bugs, report};
 
@@ -66,7 +67,7 @@ impl Code for ncclResult_t {
     }
 }
 
-/// Refuses functions that this version of NCCL does not have, and those that need devices in a forked process. Turns a failure
+/// Refuses functions that this version of NCCL does not have, and those that need devices in a forked process or in a host function. Turns a failure
 /// into its code and keeps its text, and lets no panic cross into C.
 fn frame<C: Code>(function: Function<Class>, body: impl FnOnce() -> Outcome<C>) -> ncclResult_t {
     let Function { name, class, first } = function;
@@ -79,6 +80,10 @@ fn frame<C: Code>(function: Function<Class>, body: impl FnOnce() -> Outcome<C>) 
         }
         if class != Class::Any {
             device::refuse_in_fork().map_err(|error| cuda("a forked process has no devices", error))?;
+        }
+        if class != Class::Any && host::is_callback() {
+            report::violation(format!("{name} was called inside a host function of a stream"));
+            return Err(cuda(name, cudaError::cudaErrorNotPermitted));
         }
         if class == Class::Unsafe {
             heed_captures(name)?;

@@ -386,3 +386,28 @@ fn a_revoke_is_a_job_of_its_group() {
         rank.abort();
     });
 }
+
+/// Also of a communicator that does not block.
+#[test]
+fn a_destroy_waits_for_what_was_launched() {
+    alone!();
+    within_limit(|| {
+        set_device(0);
+        let (_, comm) = init(1, unique_id(), 0, config(false));
+        let rank = Rank::new(0, 1, comm);
+        let settle = || while rank.state() == ncclResult_t::ncclInProgress {};
+        settle();
+        let (buffer, held) = (Buffer::zeros(2), hold_up(rank.stream));
+        rank.to_itself(&buffer);
+        settle();
+        let comm = comm.addr();
+        // SAFETY: takes no other pointers.
+        let destroy = move || unsafe { ncclCommDestroy(std::ptr::without_provenance_mut(comm)) };
+        let destroys = std::thread::spawn(destroy);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!destroys.is_finished());
+        drop(held);
+        assert_eq!(destroys.join().expect("no panic"), OK);
+        rank.wait();
+    });
+}

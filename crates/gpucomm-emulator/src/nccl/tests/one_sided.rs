@@ -416,3 +416,29 @@ fn the_first_waits_for_all_ranks() {
         });
     });
 }
+
+/// Whatever comes before it in the group.
+#[test]
+fn what_is_one_sided_comes_first_in_its_group() {
+    alone!();
+    newest("what_is_one_sided_comes_first_in_its_group", || {
+        spmd(2, |rank| {
+            rank.connect();
+            begin(rank);
+            let window = Window::new(rank, 1024);
+            window.write(0, &[1f32.to_bits(); 8]);
+            // SAFETY: the window stays until the stream is idle.
+            let ended = super::messages::group(|| unsafe {
+                let at = window.place();
+                let (float, sum) = (ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum);
+                assert_eq!(ncclAllReduce(at, at, 8, float, sum, rank.comm, rank.stream), OK);
+                assert_eq!(put(rank, &window, 0, 8, 1 - rank.rank as i32, &window, 400), OK);
+            });
+            assert_eq!(ended, OK, "{}", last_error());
+            assert_eq!(wait_signals(rank, &[(1 - rank.rank as i32, 1)]), OK);
+            rank.wait();
+            assert_eq!(f32::from_bits(window.values()[100]), 1.0, "what it was before the all_reduce");
+            window.end();
+        });
+    });
+}

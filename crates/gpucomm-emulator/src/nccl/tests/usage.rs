@@ -137,3 +137,47 @@ fn mixed_ones_are_in_order() {
         cuda!(cudaGraphExecDestroy(exec));
     });
 }
+
+/// They call CUDA, which host functions must not.
+#[test]
+fn host_functions_must_not_call_nccl() {
+    struct Calls {
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        buffer: *mut c_void,
+        results: Vec<ncclResult_t>,
+    }
+    unsafe extern "C" fn call(calls: *mut c_void) {
+        // SAFETY: what the test gives, which looks at it when this is over.
+        let Calls { comm, stream, buffer, results } = unsafe { &mut *calls.cast() };
+        let (float, sum) = (ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum);
+        let (mut memory, mut child) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the pointers are valid.
+        unsafe {
+            results.push(ncclAllReduce(*buffer, *buffer, 4, float, sum, *comm, *stream));
+            results.push(ncclMemAlloc(&mut memory, 4096));
+            results.push(ncclCommSplit(*comm, 0, 0, &mut child, std::ptr::null_mut()));
+            let mut state = ncclResult_t::ncclSuccess;
+            assert_eq!(ncclCommGetAsyncError(*comm, &mut state), OK, "that calls nothing");
+        }
+    }
+    alone!();
+    within_limit(|| {
+        set_device(0);
+        let (result, comm) = init(1, unique_id(), 0, config(true));
+        assert_eq!(result, OK);
+        let (first, second) = (stream(), stream());
+        let buffer = Buffer::zeros(4);
+        let mut calls = Calls { comm, stream: second, buffer: buffer.0, results: Vec::new() };
+        reported("was called inside a host function of a stream", || {
+            // SAFETY: it stays until the stream is idle.
+            let launched = unsafe { cudaLaunchHostFunc(first, Some(call), (&raw mut calls).cast()) };
+            assert_eq!(launched, cudaError::cudaSuccess);
+            wait(first);
+        });
+        wait(second);
+        assert_eq!(calls.results, [ncclResult_t::ncclUnhandledCudaError; 3]);
+        // SAFETY: nothing uses it.
+        assert_eq!(unsafe { ncclCommDestroy(comm) }, OK);
+    });
+}

@@ -9,7 +9,7 @@ use crate::lock::Mutex;
 use crate::nvshmem::basics::{Kind, Outcome, refused, variable_is_set, wrong};
 use crate::nvshmem::calls::local::{Local, copy_of};
 use crate::nvshmem::calls::signals::{Given, Signal};
-use crate::nvshmem::calls::stream::{Doing, Place as Where, enqueue};
+use crate::nvshmem::calls::stream::{Doing, Place as Where, enqueue, refuse_capture};
 use crate::nvshmem::state::boot::{Activity, Boot};
 use crate::nvshmem::state::heap::Place;
 use crate::nvshmem::state::life;
@@ -308,9 +308,19 @@ pub(crate) fn put_single(single: Single) -> Outcome {
     Ok(())
 }
 
-/// Puts it when a stream comes to that.
+/// Puts it when a stream comes to that. The library hands over the address of the value on the stack of the call: of a PE that it
+/// reaches, to a copy, which takes the value at once, and only a graph later; of another one, to a kernel.
 pub(crate) fn put_single_on_stream(single: Single, stream: cudaStream_t) -> Outcome {
-    enqueue(&life::pe()?, (stream, Where::On), single)
+    let pe = life::pe()?;
+    refuse_capture(stream, "a launch of the graph reads the value from a stack that is gone")?;
+    let other = pe.pe(single.pe)?;
+    if !pe.reaches(other) {
+        return Err(wrong(format!(
+            "a single element cannot be put on a stream to PE {other}, which PE {} does not reach: the device reads the stack of the host",
+            pe.me()
+        )));
+    }
+    enqueue(&pe, (stream, Where::On), single)
 }
 
 /// Gets a single element.

@@ -4,10 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::cuda::core::stream::find;
 use crate::cuda::core::work::Running;
 use crate::meet::futex::SLICE;
 use crate::meet::watch::{Deed as _, Phase, Watch};
-use crate::nvshmem::basics::{Kind, Outcome, wrong};
+use crate::nvshmem::basics::{Kind, Outcome, cuda, wrong};
 use crate::nvshmem::calls::local::Local;
 use crate::nvshmem::calls::stream;
 use crate::nvshmem::calls::stream::{Doing, Place as Where, enqueue};
@@ -80,10 +81,26 @@ impl Given {
     }
 }
 
-/// `nvshmem_signal_fetch`.
+/// Nothing but a place in the order of a stream.
+struct Turn;
+
+impl Doing for Turn {
+    type Kept = ();
+
+    fn keep(&self, _: &Arc<Pe>) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn act(&self, _: &Arc<Pe>, (): (), _: &Running) {}
+}
+
+/// `nvshmem_signal_fetch`, which copies by the legacy default stream.
 pub(crate) fn fetch(address: *mut u64) -> Outcome<u64> {
     let pe = life::pe()?;
     let place = place(&pe, address)?;
+    let legacy = std::ptr::null_mut();
+    enqueue(&pe, (legacy, Where::On), Turn)?;
+    find(legacy).map_err(|error| cuda("cudaMemcpy", error))?.line.last().wait();
     // SAFETY: the word is aligned and looked up, and kept until this returns.
     Ok(unsafe { AtomicU64::from_ptr(pe.heap.at(pe.me(), place.offset).cast()) }.load(Ordering::Acquire))
 }

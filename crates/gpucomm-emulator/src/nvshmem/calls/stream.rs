@@ -96,6 +96,15 @@ pub(crate) fn enqueue<D: Doing>(pe: &Arc<Pe>, (handle, place): (cudaStream_t, Pl
             pe.me()
         )));
     }
+    // The library launches kernels, for which the device of the stream has to be current.
+    if device::current_device() != pe.device.ordinal {
+        return Err(wrong(format!(
+            "the current device is {}, expected {}, that of PE {}: CUDA refuses the launch, and the library ends the process",
+            device::current_device(),
+            pe.device.ordinal,
+            pe.me()
+        )));
+    }
     let _shared = device::share_driver(stream.device);
     // A lost device takes no work; the library would end the process at its error.
     if stream.device.check().is_err() {

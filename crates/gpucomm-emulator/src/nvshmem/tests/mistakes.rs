@@ -26,6 +26,18 @@ pub(super) const SCENES: &[(&str, Scene)] = &[
         let memory = stage.words(4, 0);
         mistake(|| _ = unsafe { nvshmem_fcollectmem(0, memory.add(1).cast(), memory.cast(), 16) });
     }),
+    ("another current device", |stage| {
+        let memory = stage.words(1, 0);
+        unsafe { assert_eq!(cudaSetDevice(1), cudaError::cudaSuccess) };
+        mistake(|| unsafe { nvshmemx_signal_op_on_stream(memory, 1, NVSHMEM_SIGNAL_SET, 0, stage.stream) });
+    }),
+    ("an element in a capture", |stage| {
+        let memory = stage.words(1, 0);
+        let begun =
+            unsafe { cudaStreamBeginCapture(stage.stream, cudaStreamCaptureMode::cudaStreamCaptureModeRelaxed) };
+        assert_eq!(begun, cudaError::cudaSuccess);
+        mistake(|| unsafe { nvshmemx_uint64_p_on_stream(memory, 1, 0, stage.stream) });
+    }),
     ("a predefined team", |_| mistake(|| unsafe { nvshmem_team_destroy(NVSHMEM_TEAM_WORLD) })),
     ("a peer's address", |stage| {
         let memory = stage.words(4, 0);
@@ -205,6 +217,8 @@ fn what_ends_the_process_is_reported() {
         ("beyond the end by strides", "run past the end"),
         ("a signal between words", "is not aligned to 8 bytes"),
         ("overlapping buffers", "overlap, expected them apart"),
+        ("another current device", "the current device is 1"),
+        ("an element in a capture", "a stack that is gone"),
         ("a predefined team", "is there from the start"),
         ("freed twice", "is no allocation"),
         ("freed below work", "is freed while work"),
