@@ -4,13 +4,13 @@
 //! this one pool of the process, in which a call that blocks delays the next by [`PATIENCE`] at most.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::task::{RawWakerVTable, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crate::lock::{Condvar, Mutex, MutexGuard};
+use crate::panicked;
 
 /// How long a call waits for a busy thread before it gets another one.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -52,7 +52,7 @@ pub(crate) fn run(call: impl FnOnce() + Send + 'static) {
     if !pool.supervised {
         if thread::Builder::new().name("gpucomm-callbacks".into()).spawn(supervise).is_err() {
             drop(pool);
-            contain(call);
+            let _ = panicked::caught(call);
             return;
         }
         pool.supervised = true;
@@ -69,14 +69,6 @@ pub(crate) fn wake(waker: Waker) {
         waker.wake();
     } else {
         run(move || waker.wake());
-    }
-}
-
-/// A panic of user code ends here.
-fn contain(call: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
-        // The payload may panic when it is dropped.
-        std::mem::forget(payload);
     }
 }
 
@@ -108,7 +100,7 @@ fn serve() {
         if let Some((_, call)) = pool.calls.pop_front() {
             pool.idle -= 1;
             drop(pool);
-            contain(call);
+            let _ = panicked::caught(call);
             pool = self::pool();
             pool.idle += 1;
             continue;

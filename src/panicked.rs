@@ -1,8 +1,19 @@
-//! What a panic said.
+//! Panics of user code.
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What was thrown says this, where it is a text.
 pub(crate) fn said(payload: &(dyn Any + Send)) -> Option<&str> {
     payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+}
+
+/// What `run` returns, or what its panic says, which ends here.
+pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
+        let text = said(&*payload).unwrap_or("(no message)").to_owned();
+        // Its destructor may panic in its turn.
+        std::mem::forget(payload);
+        text
+    })
 }

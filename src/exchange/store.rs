@@ -1,6 +1,5 @@
 //! The interface of stores: maps of keys to bytes that all ranks see.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -241,11 +240,8 @@ fn broken_rule(
 
 /// Calls the store by `ask`. Returns an error if that panics, which would end a thread of this crate.
 fn contain<T>(method: &'static str, key: &str, ask: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|payload| {
-        let said = panicked::said(&*payload).unwrap_or("(no message)");
+    panicked::caught(ask).unwrap_or_else(|said| {
         let reason = format!("the store has panicked: {said}");
-        // It may panic again when it is dropped.
-        std::mem::forget(payload);
         Err(Error::Exchange { operation: method, key: key.to_owned(), reason })
     })
 }

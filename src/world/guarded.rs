@@ -1,7 +1,6 @@
 //! User code on the threads of a world: a panic of it ends here.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{callbacks, panicked};
 
@@ -12,12 +11,7 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
 
 /// What `run` gives, or with what it has panicked.
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| {
-        let said = panicked::said(&*thrown).map(|said| format!(": {said}")).unwrap_or_default();
-        // It may panic itself where it is dropped.
-        std::mem::forget(thrown);
-        format!("it has panicked{said}")
-    })
+    panicked::caught(run).map_err(|said| format!("it has panicked: {said}"))
 }
 
 /// Drops what others have made, as its drop may be code of users.

@@ -4,7 +4,6 @@
 //! sees to it later: it is made with the first such memory or stream, as a destructor could not say that there is none to be had.
 
 use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use super::thread::is_forked;
 use crate::callbacks;
 use crate::error::{Error, Result};
 use crate::lock::{Condvar, Mutex, MutexGuard};
+use crate::panicked;
 
 /// How often it looks at memory that is still in use.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -171,8 +171,5 @@ fn drop_quietly(owner: Box<dyn Send>) {
 
 /// A destructor of ours does not panic, nor must the thread.
 fn drop_one(owner: Box<dyn Send>) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(owner))) {
-        // To drop the payload of a panic may panic again.
-        std::mem::forget(payload);
-    }
+    let _ = panicked::caught(|| drop(owner));
 }

@@ -1,7 +1,5 @@
 //! Panics of host functions, which the next wait for their stream tells.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::error::{Error, Result};
 use crate::lock::Mutex;
 use crate::panicked;
@@ -13,15 +11,12 @@ pub(crate) struct Panics(Mutex<Option<Error>>);
 impl Panics {
     /// Runs a host function, and keeps its panic.
     pub(crate) fn catch(&self, run: impl FnOnce()) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-            let said = panicked::said(payload.as_ref()).unwrap_or("(no message)");
+        if let Err(said) = panicked::caught(run) {
             let error = Error::InvalidUsage {
                 operation: "Stream::launch_host",
                 reason: format!("a host function panicked: {said}"),
             };
             self.0.lock().get_or_insert(error);
-            // Dropping the payload may panic in its turn.
-            std::mem::forget(payload);
         }
     }
 

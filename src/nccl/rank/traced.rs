@@ -19,16 +19,15 @@ pub(crate) struct Traced {
 
 #[cfg(feature = "tracing")]
 mod told {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
     use super::*;
     use crate::nccl::validate::operation;
+    use crate::panicked;
 
     /// Emits an event. Subscribers are code of others: a panic of theirs ends here, and only the
     /// panic hook sees it. The caller must go on: NCCL has an operation that is not recorded yet,
     /// or a communicator that no thread can use any more has to be ended.
     fn tell(what: impl FnOnce()) {
-        let _ = catch_unwind(AssertUnwindSafe(what));
+        let _ = panicked::caught(what);
     }
 
     impl Inner {
