@@ -22,7 +22,7 @@ fn queue_pairs_are_made_by_all() {
             errors::argument(
                 here.ctx.create_queue_pairs(count),
                 "Context::create_queue_pairs",
-                "some",
+                "1 to 2147483647",
                 &count.to_string(),
             );
         }
