@@ -74,6 +74,8 @@ mod c10d;
 mod collectives;
 mod digest;
 mod directory;
+#[cfg(feature = "nccl")]
+pub(crate) mod farewell;
 mod fds;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

@@ -213,6 +213,8 @@ pub use setup::config::Config;
 pub use setup::determinism::prepare_determinism;
 pub use setup::init_options::InitOptions;
 pub use setup::unique_id::UniqueId;
+#[cfg(feature = "world")]
+pub(crate) use several::abort_all_within;
 pub use several::{abort_all, close_all};
 #[cfg(nccl_ge_2_22)]
 pub use simulate::simulate;

@@ -121,10 +121,19 @@ pub fn close_all(comms: impl IntoIterator<Item = Communicator>, timeout: Duratio
 /// # }
 /// ```
 pub fn abort_all<A: Into<Aborter>>(comms: impl IntoIterator<Item = A>, reason: &str) -> Vec<AbortOutcome> {
+    abort_all_within(comms, reason, &Deadline::after(GRACE))
+}
+
+/// As [`abort_all`], which waits no longer than until this deadline.
+pub(crate) fn abort_all_within<A: Into<Aborter>>(
+    comms: impl IntoIterator<Item = A>,
+    reason: &str,
+    deadline: &Deadline,
+) -> Vec<AbortOutcome> {
     let members: Vec<_> = comms.into_iter().map(|comm| comm.into().inner()).collect();
     let cause = aborted(reason.to_owned());
     root_cause::begin(&cause);
-    abort::abort_each(&members, &cause, &Deadline::after(GRACE))
+    abort::abort_each(&members, &cause, deadline)
 }
 
 impl From<&Communicator> for Aborter {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::completion::Looks;
 use super::counters::{Counters, count};
-use super::listen::{self, Telling};
+use super::listen;
 use super::options::{WhileDown, WorldOptions};
 use super::order::{self, Order};
 use super::queue::{Left, Queue};
@@ -18,8 +18,9 @@ use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
+use crate::exchange::farewell::Telling;
 use crate::lock::{Mutex, MutexGuard};
-use crate::nccl::{Communicator, abort_all};
+use crate::nccl::{Communicator, abort_all_within};
 
 /// Where the ranks come from.
 #[derive(Debug)]
@@ -132,15 +133,19 @@ impl Core {
         let telling = self.tell_others(Some(cause));
         Self::refuse_queued(generation, Reason::Down, cause);
         let communicators: Vec<_> = generation.seats.iter().filter_map(|seat| seat.communicator()).collect();
-        drop(abort_all(communicators.iter().map(|comm| &**comm), &cause.to_string()));
-        let wait = |time: Duration, goes_on: &dyn Fn() -> bool| {
-            let deadline = Deadline::after(time);
+        let abort = |deadline: &Deadline| {
+            drop(abort_all_within(communicators.iter().map(|comm| &**comm), &cause.to_string(), deadline));
+        };
+        let deadline = Deadline::after(patience);
+        // Without a wait: a thread that is inside NCCL may hold that up for seconds.
+        abort(&Deadline::after(Duration::ZERO));
+        let wait = |deadline: &Deadline, goes_on: &dyn Fn() -> bool| {
             while goes_on() && !deadline.expired() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
         let soon = Deadline::after(patience.min(SOON));
-        wait(patience, &|| {
+        wait(&deadline, &|| {
             if soon.expired() {
                 // An abort wakes no code of the user's.
                 generation.seats.iter().for_each(|seat| seat.give_up_late());
@@ -150,12 +155,14 @@ impl Core {
         if generation.left() > 0 {
             // What the device still has is freed when it is done with it; what a completion keeps is answered without it.
             generation.seats.iter().for_each(|seat| seat.looks.give_up(&cause.later("World")));
-            wait(Duration::from_millis(500), &|| generation.seats.iter().any(|seat| seat.is_busy()));
+            let soon = Deadline::after(patience.min(SOON));
+            wait(&soon, &|| generation.seats.iter().any(|seat| seat.is_busy()));
         }
         for seat in &generation.seats {
             seat.give_up(&cause.later("World"));
         }
-        telling.wait();
+        abort(&deadline);
+        telling.wait(listen::TELL.min(patience));
     }
 
     /// The right to rebuild it, or to end it, if it can be had in time.
@@ -203,7 +210,7 @@ impl Core {
             Ok(made) => made,
             Err(error) => {
                 alive.store(false, Ordering::Release);
-                self.tell_others(Some(&error)).wait();
+                self.tell_others(Some(&error)).wait(listen::TELL);
                 close(&error).into_iter().for_each(|left| left.refuse(Reason::Down, &error));
                 return Err(error);
             }

@@ -1,13 +1,12 @@
 //! What processes tell each other of a world: that it has failed, or that one has left.
 
-use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
 use super::threads::spawn;
-use crate::callbacks;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
+use crate::exchange::farewell::{self, Telling};
 use crate::exchange::{Came, Exchange};
 
 /// How long a look into the store takes.
@@ -19,39 +18,24 @@ pub(super) fn end_key(rank: usize) -> String {
 }
 
 /// How long one attempt to tell the others takes.
-const TELL: Duration = Duration::from_secs(1);
-
-/// Says when others were told.
-#[derive(Default)]
-#[must_use = "the process may end before others are told"]
-pub(super) struct Telling(Option<Receiver<()>>);
-
-impl Telling {
-    /// Waits for that, but no longer than it should take: the store may be one of the user's, and block.
-    pub(super) fn wait(self) {
-        let _ = self.0.map(|receiver| receiver.recv_timeout(TELL));
-    }
-}
+pub(super) const TELL: Duration = Duration::from_secs(1);
 
 /// Has another thread tell the others that this rank has failed, or, without a cause, leaves in good order. If the store does
 /// not take that in time, tells them again later.
 pub(super) fn tell(exchange: &Exchange, cause: Option<&Error>) -> Telling {
     let text = cause.map(Error::to_string).unwrap_or_default();
     let own = exchange.within(TELL);
-    let (told, telling) = mpsc::channel();
-    callbacks::run(move || {
+    farewell::tell(move || {
         let key = end_key(own.rank());
         let result = own.leave_note(&key, text.as_bytes(), TELL);
         let leave = own.note_for_later(&key);
         drop(own);
-        let _ = told.send(());
         if !is_over(&result) {
             // If there is no thread for it, the others find that the process has ended, or is late.
             let again = move || tell_again(|| leave(text.as_bytes(), TELL));
             let _ = thread::Builder::new().name("gpucomm-tell".into()).spawn(again);
         }
-    });
-    Telling(Some(telling))
+    })
 }
 
 /// Whether the others are told, or nobody can be told any more.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, PATIENCE, refuse};
+use super::listen::TELL;
 use super::seat::Generation;
 use super::why::{Reason, SUBMIT};
 use crate::cuda::{is_forked, refuse as refuse_forked};
@@ -29,8 +30,12 @@ pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<
         refuse_forked(OPERATION, "CUDA")?;
     }
     let deadline = Deadline::after(timeout);
-    finish(core, how, (&deadline, &deadline), Duration::from_secs(1), || PATIENCE, || ())
+    let patience = || deadline.remaining().clamp(A_SECOND, PATIENCE);
+    finish(core, how, (&deadline, &deadline), A_SECOND, patience, || ())
 }
+
+/// The least time that a shutdown gives what is to end.
+const A_SECOND: Duration = Duration::from_secs(1);
 
 /// The least time that a drop gives what is to end.
 const LEAST: Duration = Duration::from_millis(100);
@@ -78,7 +83,7 @@ fn finish(
         core.end(&generation, cause, patience());
         in_vain();
     } else {
-        core.tell_others(None).wait();
+        core.tell_others(None).wait(TELL.min(whole.remaining().max(least)));
     }
     let ended = close(core, &generation, done.is_ok(), whole.remaining().max(least));
     match how {

@@ -20,6 +20,9 @@ fn child() {
     if let Some(role) = Role::of_this_process("gives up") {
         gives_up(role);
     }
+    if let Some(role) = Role::of_this_process("closes") {
+        closes(role);
+    }
     if Role::of_this_process("waits").is_some() {
         waits();
     }
@@ -236,6 +239,47 @@ fn a_process_whose_peer_hangs() {
             let end = children.remove(0).finish(slower(40.0));
             end.assert_success();
             assert!(end.text.contains("gave up once"), "{}", end.text);
+        }
+    });
+}
+
+/// Rank 1 keeps what rank 0 closes and drops. NCCL waits for that, and goes on by itself.
+fn closes(role: Role) {
+    gpucomm::set_default_timeout(slower(20.0));
+    let comm = role.join().unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    sum(&comm, &stream).unwrap();
+    let parts: Vec<_> = (0..3).map(|_| comm.split(Some(0), role.rank).unwrap().unwrap()).collect();
+    parts.iter().for_each(|part| sum(part, &stream).unwrap());
+    if role.rank == 1 {
+        std::thread::sleep(slower(60.0));
+        return;
+    }
+    let limit = slower(3.0);
+    gpucomm::set_default_timeout(limit);
+    let alone = begun(&[comm.device()], limit);
+    parts.iter().for_each(|part| part.set_timeout(limit));
+    let begin = Instant::now();
+    let mut parts = parts.into_iter();
+    parts.next().unwrap().close(limit).unwrap();
+    // It has nothing to do with that.
+    sum(alone.rank(0), &stream).unwrap();
+    let took = begin.elapsed();
+    assert!(took < limit, "a close, and what comes after it: {took:?}");
+    let took = timed(|| drop(parts));
+    assert!(took < limit + slower(1.0), "drops in a row: {took:?}");
+    sum(alone.rank(0), &stream).unwrap();
+    println!("closed and went on");
+}
+
+#[test]
+fn a_process_whose_peer_keeps_its_ranks() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let mut children = spawn_all(CHILD, "closes", ranks, &[]);
+            let end = children.remove(0).finish(slower(40.0));
+            end.assert_success();
+            assert!(end.text.contains("closed and went on"), "{}", end.text);
         }
     });
 }

@@ -1,16 +1,20 @@
 //! Deadlines are kept, whoever has the request.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    Barrier, Completion, InFlight, Members, Op, Phase, Polling, Rank, Reason, Rebuild, Shutdown, WhileDown, World,
-    WorldOptions,
+    AllReduce, Barrier, Completion, InFlight, Members, Op, Phase, Polling, Rank, Reason, Rebuild, Shutdown, WhileDown,
+    World, WorldOptions,
 };
-use gpucomm::{Device, Error, InPlace};
+use gpucomm::{Device, DeviceBuffer, Error, InPlace, Stream};
 
+use super::hooked_store::HookedStore;
+use super::stores::Faulty;
 use super::support::{Hold, eventually, hold, on, slower, turn, world};
 
 /// Longer than anything here takes.
@@ -178,4 +182,62 @@ fn of_a_request_for_all_ranks() {
         assert!(took < limit.mul_f64(1.5), "{took:?}, with a limit of {limit:?}");
         drop((held, more));
     }
+}
+
+/// Two worlds of one rank each, in which `before` may hold up the stores.
+fn two(timeout: Duration, before: impl Fn(usize) + Clone + Send + Sync + 'static) -> Option<[World; 2]> {
+    turn();
+    if Device::count().unwrap() < 2 {
+        return None;
+    }
+    let place = Threads::new(2);
+    let join = |rank: usize| {
+        let before = before.clone();
+        let store = Faulty(place.store(rank).unwrap(), move |_: &str, _: &str| {
+            before(rank);
+            Ok(())
+        });
+        let exchange = Exchange::join(HookedStore(store)).unwrap();
+        let init = InitOptions { timeout, ..InitOptions::default() };
+        let options = WorldOptions { timeout, init, ..WorldOptions::default() };
+        // SAFETY: both ranks do the same.
+        unsafe { World::join(exchange, Device::new(rank).unwrap(), options) }.unwrap()
+    };
+    Some(std::thread::scope(|scope| {
+        let other = scope.spawn(|| join(1));
+        [join(0), other.join().unwrap()]
+    }))
+}
+
+/// The first operation waits inside NCCL for the other rank, which does not come.
+#[test]
+fn of_a_drop_while_a_rank_is_inside_nccl() {
+    let timeout = slower(1.0);
+    let Some([world, other]) = two(timeout, |_| ()) else { return };
+    let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+    let x = DeviceBuffer::<f32>::zeroed(&stream, 4).unwrap();
+    let answer = world.rank(0).unwrap().submit(AllReduce::new(InPlace(x), Op::Sum));
+    let ((), took) = timed(|| drop(world));
+    assert!(took < 2 * timeout, "{took:?}");
+    assert!(answer.wait().is_err());
+    drop(other);
+}
+
+/// One of the store's answers that do not come is waited for once.
+#[test]
+fn of_a_drop_beside_a_store_that_does_not_answer() {
+    let timeout = slower(1.0);
+    let stalls = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&stalls);
+    let before = move |rank: usize| {
+        while rank == 0 && own.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let Some([world, other]) = two(timeout, before) else { return };
+    stalls.store(true, Ordering::Release);
+    let ((), took) = timed(|| drop(world));
+    stalls.store(false, Ordering::Release);
+    assert!(took < timeout + slower(0.5), "{took:?}");
+    drop(other);
 }

@@ -42,7 +42,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// thread blocks inside NCCL. Otherwise it takes a second.
 const HELD_UP: Duration = Duration::from_secs(3);
 
-/// The least and the most that an abort takes after a missed deadline, of which it takes a fifth.
+/// The least and the most that an end takes after a missed deadline, of which it takes a fifth.
 const AFTER_DEADLINE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(2);
 
 /// How long a rank that is left waits for the others before it is revoked: a thread inside one of
@@ -84,7 +84,7 @@ pub(crate) fn abort_after(
     let is_held_up = quiesce::Others::of(&ranks).may_hold_up();
     let first = mark_and_free(&all);
     let patience = if is_held_up { quiesce::at_most(held_up(&ranks), deadline) } else { *deadline };
-    let again = (waited / 5).clamp(*AFTER_DEADLINE.start(), *AFTER_DEADLINE.end());
+    let again = after_deadline(waited);
     let patience = if waited.is_zero() { patience } else { quiesce::at_most(again, &patience) };
     match wait_for_end(&ranks, &patience) {
         false if waited.is_zero() => AbortOutcome::StillRunning,
@@ -95,6 +95,11 @@ pub(crate) fn abort_after(
         true if first => AbortOutcome::Done,
         true => AbortOutcome::Already,
     }
+}
+
+/// How long the end of ranks may take whose work was `waited` for in vain.
+pub(super) fn after_deadline(waited: Duration) -> Duration {
+    (waited / 5).clamp(*AFTER_DEADLINE.start(), *AFTER_DEADLINE.end())
 }
 
 /// How long an abort of `ranks`, which are marked, may take if other work may hold it up.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::abort::{GRACE, abort_revoked, start_abort, wait_for_end};
+use super::abort::{GRACE, abort_revoked, after_deadline, start_abort, wait_for_end};
 use super::close::close;
 use super::in_vain;
 use crate::cuda::{self, Stream, Worker};
@@ -87,7 +87,12 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     // the ranks cannot be closed, whatever the others do.
     let waited = waits.iter().map(in_vain::waited_for).max().unwrap_or_default();
     let deadline = Deadline::after(for_work.saturating_sub(waited).max(AGAIN));
-    if std::thread::panicking() || close(&active, &deadline).is_err() {
+    if !std::thread::panicking() && close(&active, &deadline).is_ok() {
+        // NCCL may wait for ranks of other processes, and goes on with that by itself.
+        if !active.iter().all(|inner| inner.has_ended()) {
+            wait.was_in_vain();
+        }
+    } else {
         // Other threads may have revoked some of them meanwhile: those end alone.
         let (revoked, active): (Vec<_>, Vec<_>) = active.into_iter().partition(|inner| inner.is_revoked());
         abort_revoked(&revoked, DROP);
@@ -133,7 +138,12 @@ fn why_dropped(members: &[Arc<Inner>]) -> String {
 /// as one.
 fn wait_until_left(members: &[Arc<Inner>]) {
     let wait = in_vain::Wait::begin();
-    let allowed = |inner: &Arc<Inner>| inner.timeout().min(GRACE).saturating_sub(wait.spent).max(STOPPING);
+    let allowed = |inner: &Arc<Inner>| {
+        // Where it has failed at a deadline, that was waited for.
+        let waited = inner.cause().map_or(Duration::ZERO, Error::waited);
+        let timeout = if waited.is_zero() { inner.timeout() } else { after_deadline(waited).min(inner.timeout()) };
+        timeout.min(GRACE).saturating_sub(wait.spent).max(STOPPING)
+    };
     let is_late = |inner: &Arc<Inner>| {
         let failed = inner.fate().failed_at();
         failed.is_none_or(|failed| Deadline::since(failed, allowed(inner)).expired())

@@ -42,6 +42,10 @@ const LOOKS_AT_MOST: Duration = Duration::from_millis(500);
 /// before that is over may hold it up, and wait for a rank that it holds up.
 const KEEPS: Duration = Duration::from_secs(5);
 
+/// The same where NCCL may wait for ranks of other processes, which may not end as well, before it
+/// frees anything. Whoever ends the communicator waits no longer either.
+const KEEPS_BESIDE_OTHERS: Duration = PATIENCE;
+
 /// How long an abort waits for the work of others that goes on, or goes on again since something
 /// was stopped.
 const SOON: Duration = Duration::from_millis(500);
@@ -133,9 +137,11 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
             return free();
         }
         let (done, is_done) = mpsc::channel::<()>();
+        let has_ranks_elsewhere = members.iter().any(|inner| inner.size > inner.local_ranks.ranks().len());
+        let keeps = if has_ranks_elsewhere { KEEPS_BESIDE_OTHERS } else { KEEPS };
         return thread::scope(|scope| {
             let keeper = move || {
-                let _ = is_done.recv_timeout(KEEPS);
+                let _ = is_done.recv_timeout(keeps);
                 drop((shut, kept));
             };
             // If the thread cannot be started, its locks are dropped at once.

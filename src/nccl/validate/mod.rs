@@ -8,7 +8,6 @@ mod board;
 pub(crate) mod departure;
 pub(crate) mod element_type;
 pub(crate) mod failure;
-mod farewell;
 pub(crate) mod history;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod in_process;

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use super::ballot::{self, Ballot, HEARING, Verdict};
 use super::board::{Board, Posted};
 use super::departure::{self, Departure};
-use super::farewell;
 use super::history::{self, History};
 use super::ledger;
 use super::notes::{self, Ending, Leave, Note};
@@ -33,18 +32,15 @@ use super::signature::Signature;
 use super::split::{Choice, Splits};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::exchange::{Came, Exchange};
+use crate::exchange::{Came, Exchange, farewell};
 use crate::lock::Mutex;
 
 /// Rounds whose notes are taken away at once.
 const BATCH: u64 = 64;
 
-/// How long it may take to say how a communicator has ended, or that a rank leaves.
+/// How long it may take to say how a communicator has ended, or that a rank leaves, and until whoever listens
+/// notices.
 pub(super) const LAST: Duration = Duration::from_secs(1);
-
-/// How long the end of a communicator waits for whoever listens to notice: longer than it takes to
-/// tell the others.
-const NOTICED: Duration = Duration::from_secs(2);
 
 /// The key of how all ends.
 const END: &str = "end";
@@ -161,7 +157,7 @@ impl OverExchange {
     /// it has ended, for ranks that wait for it to make another communicator.
     pub(crate) fn let_go(self: &Arc<Self>, how: String) {
         let this = Arc::clone(self);
-        farewell::tell(NOTICED, move || {
+        farewell::tell(move || {
             // Nothing ever comes but the end.
             let ends = [this.leaves.lock().take(), this.listener.lock().take()];
             ends.into_iter().flatten().for_each(|end| _ = end.recv_timeout(3 * farewell::PATIENCE));
@@ -170,7 +166,8 @@ impl OverExchange {
             }
             let exchange = this.exchange.lock().take();
             drop(exchange);
-        });
+        })
+        .wait(LAST);
     }
 
     /// What this rank has done.
@@ -444,7 +441,7 @@ impl OverExchange {
         let this = Arc::clone(self);
         let (leaves, has_left) = channel();
         *self.leaves.lock() = Some(has_left);
-        farewell::tell(LAST, move || {
+        farewell::tell(move || {
             let _leaves: Sender<()> = leaves;
             let note = Note::Left(how.clone()).encode();
             let _ = farewell::persist(|| this.store(this.next_round(), &note, LAST));
@@ -453,7 +450,8 @@ impl OverExchange {
             if let Some(verdict) = this.left_behind(&how) {
                 let _ = this.decide("close", verdict);
             }
-        });
+        })
+        .wait(LAST);
     }
 
     fn last_of(&self) -> Option<String> {

@@ -9,12 +9,11 @@
 use std::time::{Duration, Instant};
 
 use super::ballot::{HEARING, Verdict};
-use super::farewell;
 use super::notes::{Decision, Ending, Leave, Note, Party, RegroupNote, decision_key};
 use super::over_exchange::{LAST, OverExchange, unreadable};
 use super::regroup::{Awaited, Place, Plan};
 use crate::error::{Error, Result};
-use crate::exchange::Came;
+use crate::exchange::{Came, farewell};
 
 /// The key of how those end that find no sequence to meet in.
 const END: &str = "g/end";

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use super::ballot::Verdict;
-use super::farewell;
 use super::in_process::InProcess;
 use super::notes::Ending;
 use super::over_exchange::{LAST, OverExchange};
@@ -11,6 +10,7 @@ use super::over_exchange::{LAST, OverExchange};
 use super::points::Points;
 use super::split::{Choice, Splits};
 use crate::error::{Error, Result};
+use crate::exchange::farewell;
 
 /// How the ranks of a communicator compare. See [`Validator`](super::validator::Validator).
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Validation {
     pub(crate) fn announce_end(&self, rank: usize, error: &Error) {
         if let Some(over_exchange) = self.over_exchange() {
             let (over_exchange, end) = (Arc::clone(over_exchange), Ending::of(rank, error));
-            farewell::tell(LAST, move || _ = over_exchange.end(end));
+            farewell::tell(move || _ = over_exchange.end(end)).wait(LAST);
         }
     }
 

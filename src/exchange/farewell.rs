@@ -1,7 +1,7 @@
 //! Tells the other ranks that this one has ended, by another thread. So a store that does not answer
 //! holds up no end for long, and is asked again.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::lock::Mutex;
 
 /// How long a store is asked again that does not answer in time.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause between two questions.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -23,22 +23,35 @@ const RECENT: Duration = Duration::from_secs(2);
 /// When an end last waited in vain. Ends run on several threads, also those of one drop.
 static LATE: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Has another thread run `tell`, and waits until it has, but no longer than `within`. Ends that follow
-/// each other wait so long once.
-pub(super) fn tell(within: Duration, tell: impl FnOnce() + Send + 'static) {
-    let was_late = LATE.lock().is_some_and(|last| last.elapsed() < RECENT);
+/// Others that are being told.
+#[derive(Default)]
+#[must_use = "the process may end before others are told"]
+pub(crate) struct Telling(Option<Receiver<()>>);
+
+/// Has another thread run `tell`.
+pub(crate) fn tell(tell: impl FnOnce() + Send + 'static) -> Telling {
     let (told, is_told) = channel();
     callbacks::run(move || {
         tell();
         let _ = told.send(());
     });
-    if is_told.recv_timeout(if was_late { AGAIN } else { within }).is_err() {
-        *LATE.lock() = Some(Instant::now());
+    Telling(Some(is_told))
+}
+
+impl Telling {
+    /// Waits until they are told, but no longer than `within`. Ends that follow each other wait so long once.
+    pub(crate) fn wait(self, within: Duration) {
+        let Some(is_told) = self.0 else { return };
+        let was_late = LATE.lock().is_some_and(|last| last.elapsed() < RECENT);
+        let within = if was_late { AGAIN.min(within) } else { within };
+        if is_told.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
+            *LATE.lock() = Some(Instant::now());
+        }
     }
 }
 
 /// Asks until the store answers, for [`PATIENCE`].
-pub(super) fn persist<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
+pub(crate) fn persist<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
     let deadline = Deadline::after(PATIENCE);
     loop {
         match ask() {
@@ -62,7 +75,7 @@ mod tests {
         let begin = Instant::now();
         for _ in 0..4 {
             let opened = std::sync::Arc::clone(&opened);
-            tell(within, move || _ = opened.lock().recv());
+            tell(move || _ = opened.lock().recv()).wait(within);
         }
         let took = begin.elapsed();
         drop(open);
