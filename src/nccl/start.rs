@@ -158,7 +158,7 @@ impl Communicator {
     ///
     /// A message that its other end leaves unanswered as it closes is told as such, at once. Where `GPUCOMM_CHECKED` is 1, ranks that start by an
     /// id alone ([`init_rank`](Communicator::init_rank) and its like) say once, on stderr, that they have nothing to compare over.
-    /// Checked mode is for finding mistakes. It costs two trips to the store for each operation, and no rank runs ahead of another.
+    /// Checked mode is for finding mistakes. It costs two trips to the store for each operation, up to three for a message, and no rank runs ahead of another.
     /// Processes of one host that see each other in `/proc` compare collectives in shared memory, from the third collective on. Without it,
     /// nothing is asked and nothing waits. The ranks must not leave the exchange, nor begin its next generation, before they have closed the
     /// communicator. Where rank 0 of a [`Tcp`](crate::exchange::Tcp) has ended, which serves the others, they tell each other nothing any more:

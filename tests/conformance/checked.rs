@@ -38,6 +38,7 @@ fn child() {
         ("one dies behind a message", checked_ends::one_dies_behind_a_message),
         ("one dies on another stream", checked_ends::one_dies_on_another_stream),
         ("others go on", checked_ends::others_go_on),
+        ("a dead one is sent to", checked_ends::a_dead_one_is_sent_to),
         ("one is short", checked_ends::one_is_short),
         ("by an id", checked_ends::not_over_an_exchange),
         #[cfg(nccl_ge_2_28_7)]

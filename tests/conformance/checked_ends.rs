@@ -204,6 +204,39 @@ fn a_death_matters_to_those_who_wait_for_the_dead_one() {
     });
 }
 
+/// The last rank has died before the other one comes to their first message, which NCCL would wait for.
+pub fn a_dead_one_is_sent_to(role: Role) {
+    let exchange = exchange(&role);
+    let comm = begin(&role, &exchange, true).unwrap();
+    let stream = Stream::new(comm.device()).unwrap();
+    let mut x = DeviceBuffer::<f32>::zeroed(&stream, 12).unwrap();
+    exchange.barrier().unwrap();
+    if role.rank == 1 {
+        std::process::abort();
+    }
+    let died = exchange.barrier();
+    assert!(matches!(died, Err(Error::Gone { rank: 1, .. })), "{died:?}");
+    let start = Instant::now();
+    let message = match &*std::env::var(CASE).unwrap() {
+        "send" => comm.send(&x, 1, &stream),
+        _ => comm.recv(&mut x, 1, &stream),
+    };
+    assert!(matches!(message, Err(Error::Gone { rank: 1, .. })), "{message:?}");
+    drop(comm);
+    assert!(start.elapsed() < slower(2.0), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_message_to_a_dead_one() {
+    watched(90.0, || {
+        for (ranks, case) in rank_counts(&[2, 2]).into_iter().zip(["send", "recv"]) {
+            let mut job = Job::start("a dead one is sent to", ranks, "", &[(CASE, case)]);
+            job.children.pop().unwrap().finish(slower(60.0));
+            all_succeed(std::mem::take(&mut job.children), slower(60.0));
+        }
+    });
+}
+
 #[test]
 fn who_dies_is_named_at_once() {
     watched(90.0, || {

@@ -548,6 +548,8 @@ impl OverExchange {
             exchange.take_note(&key);
         } else if let Some(leave) = self.has_left(operation, peer)? {
             return Err(self.decide(operation, leave.verdict(peer, own, mine.mirrored().describe(own))));
+        } else if let Some((rank, how)) = exchange.departed_of(&[peer], within) {
+            return Err(Error::Gone { operation, rank, how });
         }
         count.store(number + 1, Ordering::Relaxed);
         Ok(number)
