@@ -76,7 +76,7 @@ impl Shared {
         match &self.meeting {
             Meeting::Alone => Ok(Arc::new(Threads::new(1).store(0)?)),
             Meeting::Directory { path, job } => {
-                let path = if job.is_empty() { path.clone() } else { path.join(as_a_name(job)) };
+                let path = if job.is_empty() { path.clone() } else { Directory::below(path, job) };
                 Ok(Arc::new(Directory::open(path, rank, size)?))
             }
             Meeting::C10d { host, port, prefix, is_there } => {
@@ -150,9 +150,4 @@ impl Tcp<'_> {
         let detail = || format!("rank {rank}: rank 0 is not reached on {} at ports {ports:?}: {last}", self.host);
         found.ok_or_else(|| deadline.error(JOIN, detail()))
     }
-}
-
-/// A name of a job as that of a directory.
-fn as_a_name(job: &str) -> String {
-    job.chars().map(|char| if char.is_ascii_alphanumeric() || "-_.".contains(char) { char } else { '_' }).collect()
 }

@@ -82,7 +82,7 @@ impl Meeting {
         match kind {
             "tcp" => address().map(|(host, port)| Self::Tcp { host, ports: vec![port], job }),
             "c10d" => {
-                let prefix = format!("gpucomm/{job}/");
+                let prefix = prefix(&job);
                 address().map(|(host, port)| Self::C10d { host, port, prefix, is_there: false })
             }
             "file" if at.starts_with('/') => Ok(Self::Directory { path: at.into(), job }),
@@ -103,9 +103,14 @@ impl Meeting {
         };
         let port = self::port("MASTER_PORT", &port)?;
         let is_there = environment.text("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
-        let prefix = format!("gpucomm/{}/", job(environment, claim));
+        let prefix = prefix(&job(environment, claim));
         Ok(Self::C10d { host: in_brackets(host), port, prefix, is_there })
     }
+}
+
+/// Comes before the keys of a job in a store that others may use too. No key of another job begins with it.
+fn prefix(job: &str) -> String {
+    format!("gpucomm/{}/", job.replace('%', "%25").replace('/', "%2f"))
 }
 
 fn port(name: &'static str, value: &str) -> Result<u16> {

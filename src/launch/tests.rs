@@ -206,6 +206,15 @@ fn a_store_that_is_named_is_taken() {
     assert!(
         matches!(named("file:///shared/x").unwrap(), Meeting::Directory { path, .. } if path.ends_with("shared/x"))
     );
+    let prefixes: std::collections::BTreeSet<_> = ["", "a", "a/b", "a%2fb", "a/", "a%"]
+        .map(|job| match Meeting::named("c10d://a:7", job.to_owned()) {
+            Ok(Meeting::C10d { prefix, .. }) => prefix,
+            other => panic!("{other:?}"),
+        })
+        .into();
+    assert_eq!(prefixes.len(), 6);
+    // The keys of no job are some of another one's.
+    assert!(prefixes.iter().all(|one| prefixes.iter().all(|other| one == other || !one.starts_with(other.as_str()))));
     for nonsense in ["a:7", "tcp://a", "tcp://:7", "tcp://a:port", "tcp://a:70000", "file://x", "http://a:7", "c10d://"]
     {
         let error = named(nonsense).expect_err(nonsense).to_string();

@@ -139,6 +139,32 @@ fn one_line_makes_a_communicator_under_each_launcher() {
 }
 
 #[test]
+fn jobs_of_one_directory_do_not_meet() {
+    let (outside, inside) = (new_path(), "stores");
+    let path = outside.join(inside);
+    std::fs::create_dir_all(&path).unwrap();
+    let join = |job: &str| {
+        let set = [("RANK", "0"), ("SIZE", "1"), ("STORE", &format!("file://{}", path.display())), ("JOB", job)];
+        let get = |name: &str| Some(set.iter().find(|set| name == format!("GPUCOMM_{}", set.0))?.1.to_owned());
+        Launch::from_vars(get).unwrap().within(slower(20.0)).join().unwrap()
+    };
+    let jobs = ["", "gpucomm-exchange", "a/b", "a_b", "a b", "a:b", "ä", "ö", ".", "..", "a.b", &"x".repeat(1000)];
+    // A job that met another one would remove what that has said.
+    let met = jobs.map(|job| {
+        let exchange = join(job);
+        exchange.set("job", job.as_bytes()).unwrap();
+        exchange
+    });
+    for (exchange, job) in met.iter().zip(jobs) {
+        assert_eq!(exchange.try_get("job").unwrap().as_deref(), Some(job.as_bytes()), "{job}");
+    }
+    let left: Vec<_> = std::fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, [inside]);
+    drop(met);
+    std::fs::remove_dir_all(outside).unwrap();
+}
+
+#[test]
 fn a_process_may_have_several_communicators() {
     let port = free_port;
     let stores = [

@@ -124,6 +124,13 @@ fn push(path: &mut PathBuf, part: &str, sign: char) {
     path.push(format!("{sign}{rest}"));
 }
 
+/// A directory below `root` for a name that may hold anything. Different names have different ones.
+pub(super) fn directory_for(root: &Path, name: &str) -> PathBuf {
+    let mut path = root.to_owned();
+    push(&mut path, name, '+');
+    path
+}
+
 /// The file of a key.
 pub(in crate::exchange) fn key_file(root: &Path, key: &str) -> PathBuf {
     let mut path = root.to_owned();
@@ -147,6 +154,23 @@ pub(super) fn prefix_directory(root: &Path, prefix: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_name_has_a_directory_below_the_root() {
+        let root = Path::new("/r");
+        let long = ["x", "y"].map(|last| format!("{}{last}", "ö".repeat(300)));
+        let names =
+            ["a/b", "a_b", "a b", "a:b", "ä", "ö", "a.b", "a%2eb", ".", "..", "+a", "a", "A", "/", &long[0], &long[1]];
+        let paths: std::collections::BTreeSet<_> = names.iter().map(|name| directory_for(root, name)).collect();
+        assert_eq!(paths.len(), names.len());
+        for path in &paths {
+            let parts: Vec<_> = path.strip_prefix(root).unwrap().iter().map(|part| part.to_str().unwrap()).collect();
+            let is_name = |part: &&str| part.starts_with(['+', '~']) && part.len() <= NAME + 1;
+            assert!(!parts.is_empty() && parts.iter().all(is_name), "{path:?}");
+            // What one job removes is not another one's.
+            assert!(paths.iter().all(|other| other == path || !other.starts_with(path)), "{path:?}");
+        }
+    }
 
     #[test]
     fn each_key_has_a_file_below_the_root() {

@@ -85,6 +85,11 @@ impl Directory {
         Ok(Self { root, rank, size, id, presence, written: AtomicU64::new(0), link: files::link })
     }
 
+    /// A directory below `path` for a job, whose name may hold anything. No two jobs have the same.
+    pub(crate) fn below(path: &Path, job: &str) -> PathBuf {
+        files::directory_for(path, job)
+    }
+
     fn file(&self, key: &str) -> PathBuf {
         files::key_file(&self.root.join("keys"), key)
     }
