@@ -9,9 +9,9 @@ use super::choose::choose;
 use super::claim::{Claim, usage};
 use super::environment::Environment;
 use super::meeting::{Meeting, SECRET};
+use super::meets::Meets;
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
-use crate::exchange::Exchange;
 use crate::launchers::Launcher;
 use crate::lock::Mutex;
 
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub(super) meeting: Meeting,
     pub(super) secret: Option<Secret>,
     pub(super) device: Option<usize>,
-    pub(super) exchange: Mutex<Option<Exchange>>,
+    pub(super) meets: Meets,
 }
 
 /// Bytes that nobody is shown.
@@ -113,7 +113,7 @@ impl Launch {
             Claim { launcher: Launcher::Explicit, rank, size, local_rank: None, local_size: None, seen: Vec::new() };
         claim.check().map_err(|_| Error::argument("Launch::new", "rank", format_args!("less than {size}"), rank))?;
         let meeting = Meeting::named(store, String::new())?;
-        let shared = Shared { claim, meeting, secret: None, device: None, exchange: Mutex::new(None) };
+        let shared = Shared { claim, meeting, secret: None, device: None, meets: Meets::default() };
         Ok(Self { shared: Arc::new(shared), timeout: None })
     }
 
@@ -125,14 +125,14 @@ impl Launch {
     pub fn local(self, rank: usize, size: usize) -> Result<Self> {
         let operation = "Launch::local";
         let Self { shared, timeout } = self;
-        if shared.exchange.lock().is_some() {
+        if shared.meets.have_begun() {
             return Err(Error::InvalidUsage { operation, reason: "the ranks have met already".to_owned() });
         }
         let claim = Claim { local_rank: Some(rank), local_size: Some(size), ..shared.claim.clone() };
         claim.check().map_err(|wrong| Error::argument(operation, "rank", "a rank of those on a host", wrong))?;
         let Shared { meeting, secret, device, .. } = &*shared;
-        let exchange = Mutex::new(None);
-        let shared = Shared { claim, meeting: meeting.clone(), secret: secret.clone(), device: *device, exchange };
+        let (meeting, secret, meets) = (meeting.clone(), secret.clone(), Meets::default());
+        let shared = Shared { claim, meeting, secret, device: *device, meets };
         Ok(Self { shared: Arc::new(shared), timeout })
     }
 
@@ -254,7 +254,7 @@ impl Shared {
             return Err(usage(format!("{} {reason}", SECRET)));
         }
         let device = environment.number(&["GPUCOMM_DEVICE"])?;
-        Ok(Self { claim, meeting, secret, device, exchange: Mutex::new(None) })
+        Ok(Self { claim, meeting, secret, device, meets: Meets::default() })
     }
 
     /// Whether another reading of the environment said the same.

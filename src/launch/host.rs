@@ -1,6 +1,7 @@
 //! Which ranks share a host, where the launcher does not say so.
 
 use super::handle::Launch;
+use crate::deadline::Deadline;
 use crate::error::Result;
 
 impl Launch {
@@ -23,7 +24,9 @@ impl Launch {
         if let (Some(rank), Some(size)) = (self.local_rank(), self.local_size()) {
             return Ok((rank, size));
         }
-        let hosts = self.join()?.all_gather(&host())?;
+        let deadline = Deadline::after(self.timeout());
+        let exchange = self.join()?;
+        let hosts = exchange.within(deadline.remaining()).all_gather(&host())?;
         let mine = &hosts[self.rank()];
         let before = hosts[..self.rank()].iter().filter(|host| *host == mine).count();
         Ok((before, hosts.iter().filter(|host| *host == mine).count()))

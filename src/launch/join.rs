@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use super::handle::{Launch, Secret, Shared};
 use super::meeting::{Meeting, listens_at};
+use super::meets::Turn;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::{C10dPlace, Directory, Exchange, PATIENCE, Store, TcpPlace, Threads};
 
 const JOIN: &str = "Launch::join";
+const STORE: &str = "Launch::store";
 
 /// How long one port is tried before the next one is.
 const TRY: Duration = Duration::from_secs(2);
@@ -34,17 +36,20 @@ impl Launch {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidUsage`] where nothing says where ranks meet. [`Error::Timeout`] where some do not come, or rank 0 is not reached. [`Error::Exchange`] where rank 0 cannot listen, or those who meet
+    /// [`Error::InvalidUsage`] where nothing says where ranks meet, or rank 0 serves a [`store`](Self::store) of this launch. [`Error::Timeout`] where some do not come, rank 0 is not reached, or another
+    /// thread of this process has not joined in time: each thread waits for its own timeout. [`Error::Exchange`] where rank 0 cannot listen, or those who meet
     /// there are of another job, another number of ranks, or do not have the same secret.
     pub fn join(&self) -> Result<Exchange> {
-        let mut exchange = self.shared.exchange.lock();
-        if let Some(exchange) = &*exchange {
-            return Ok(exchange.within(self.timeout()));
-        }
-        let deadline = Deadline::after(self.timeout());
-        let store = self.shared.store(&deadline)?;
-        let joined = Exchange::join_within(store, deadline.remaining())?;
-        Ok(exchange.insert(joined).within(self.timeout()))
+        let (shared, deadline) = (&*self.shared, Deadline::after(self.timeout()));
+        let turn = match shared.meets.turn(JOIN, &deadline, shared.serves())? {
+            Turn::Met(exchange) => return Ok(exchange.within(self.timeout())),
+            Turn::First(turn) => turn,
+        };
+        let store = shared.store(JOIN, &deadline)?;
+        turn.has_store(&store);
+        let exchange = Exchange::join_within(store, deadline.remaining())?;
+        turn.has_met(&exchange);
+        Ok(exchange.within(self.timeout()))
     }
 
     /// What the exchange would stand on, for who wants no more than that. In place of [`join`](Self::join), not beside it: where rank 0
@@ -64,14 +69,31 @@ impl Launch {
     /// ```
     ///
     /// # Errors
-    /// As [`join`](Self::join), but for ranks that do not come.
+    /// As [`join`](Self::join), but for ranks that do not come. [`Error::InvalidUsage`] at rank 0 if it serves a store of this launch
+    /// already, or a thread is making one.
     pub fn store(&self) -> Result<Arc<dyn Store>> {
-        self.shared.store(&Deadline::after(self.timeout()))
+        let (shared, deadline) = (&*self.shared, Deadline::after(self.timeout()));
+        if !shared.serves() {
+            return shared.store(STORE, &deadline);
+        }
+        let turn = shared.meets.turn_to_serve(STORE)?;
+        let store = shared.store(STORE, &deadline)?;
+        turn.has_store(&store);
+        Ok(store)
     }
 }
 
 impl Shared {
-    fn store(&self, deadline: &Deadline) -> Result<Arc<dyn Store>> {
+    /// Whether this rank serves the store, which it can do once at a time.
+    fn serves(&self) -> bool {
+        match &self.meeting {
+            Meeting::Tcp { .. } => self.claim.rank == 0,
+            Meeting::C10d { is_there, .. } => self.claim.rank == 0 && !is_there,
+            Meeting::Alone | Meeting::Directory { .. } | Meeting::Nowhere(_) => false,
+        }
+    }
+
+    fn store(&self, operation: &'static str, deadline: &Deadline) -> Result<Arc<dyn Store>> {
         let (rank, size) = (self.claim.rank, self.claim.size);
         match &self.meeting {
             Meeting::Alone => Ok(Arc::new(Threads::new(1).store(0)?)),
@@ -97,7 +119,7 @@ impl Shared {
                     _ => at.reach(ports, rank, size, deadline)?,
                 }))
             }
-            Meeting::Nowhere(reason) => Err(Error::InvalidUsage { operation: JOIN, reason: reason.clone() }),
+            Meeting::Nowhere(reason) => Err(Error::InvalidUsage { operation, reason: reason.clone() }),
         }
     }
 }

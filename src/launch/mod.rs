@@ -49,6 +49,7 @@ mod handle;
 mod host;
 mod join;
 mod meeting;
+mod meets;
 mod nodes;
 mod start;
 #[cfg(test)]

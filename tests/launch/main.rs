@@ -9,4 +9,5 @@
 mod meeting;
 mod restarts;
 mod support;
+mod threads;
 mod training;
