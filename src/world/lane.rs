@@ -94,15 +94,18 @@ impl Lane {
     ///
     /// let forward = Lane::of("forward", [0, 1])?;
     /// assert!(Lane::of("nobody", []).is_err());
+    /// assert!(Lane::of("twice", [1, 0, 1]).is_err());
     /// # Ok::<(), gpucomm::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there are none. A request in a lane with a rank that its world has not is refused.
+    /// [`Error::InvalidArgument`] if there is no rank, or a rank is named twice. A request in a lane with a rank that its world has not is refused.
     pub fn of(name: impl AsRef<str>, ranks: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut members: Vec<_> = ranks.into_iter().collect();
         members.sort_unstable();
-        members.dedup();
+        if let Some(twice) = members.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::argument("Lane::of", "ranks", "each rank once", format_args!("rank {} twice", twice[0])));
+        }
         if members.is_empty() {
             return Err(Error::argument("Lane::of", "ranks", "at least one", "none"));
         }
@@ -161,6 +164,13 @@ mod tests {
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), count, "{keys:?}");
+    }
+
+    #[test]
+    fn a_rank_is_named_once() {
+        let error = Lane::of("a", [3, 0, 3]).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+        assert!(error.to_string().contains("rank 3 twice"), "{error}");
     }
 
     #[test]
