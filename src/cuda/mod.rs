@@ -150,6 +150,8 @@ pub use memory::views::slice::{AsSlice, Slice};
 pub use memory::views::slice_mut::{AsSliceMut, SliceMut};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::busy::Busy;
+#[cfg(feature = "nvshmem")]
+pub(crate) use order::busy::waited_in_vain;
 #[cfg(feature = "nccl")]
 pub(crate) use order::busy::{are_busy, may_be_busy};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]

@@ -8,6 +8,9 @@
 //! was left on its own streams when they were dropped. `cuCtxRecordEvent` would see the work of all streams of a context, but it
 //! also invalidates every capture in that context, and captures of other libraries cannot be seen.
 
+#[cfg(feature = "nvshmem")]
+use std::time::Duration;
+
 use super::left;
 use super::mark::Mark;
 use super::stream::{self, Stream};
@@ -59,6 +62,13 @@ impl Busy {
     pub(crate) fn device(&self) -> Option<Device> {
         self.streams.iter().map(Stream::device).chain(self.marks.iter().map(Mark::device)).next()
     }
+}
+
+/// For how long somebody has waited for a stream of `device` in vain, at most, which has not moved since. Does not wait.
+#[cfg(feature = "nvshmem")]
+pub(crate) fn waited_in_vain(device: Device) -> Duration {
+    let streams = stream::all_kept().into_iter().filter(|stream| stream.device() == device && is_busy(stream));
+    streams.filter_map(|stream| stream.given_up()).map(|error| error.waited()).max().unwrap_or_default()
 }
 
 /// Returns true if one of `devices` is busy with anything but streams that `skip` picks. Does not wait.

@@ -197,7 +197,8 @@ impl Context {
     /// # Errors
     /// [`Error::InvalidUsage`] while a graph is there that has operations of NVSHMEM, or a buffer that was [shared](crate::nvshmem::SymmetricBuffer::into_shared), which [`check_finalize`](Self::check_finalize) tells before; [`Error::Timeout`] where not all PEs come, or work of this one is not done in time; [`Error::Gone`] soon after the exchange knows that a PE has ended, or where the others had given up
     /// before this one came; [`Error::Disagreement`] where another PE does something else.
-    /// The library is left as it is then, and no context can be started in this process any more.
+    /// The library is left as it is then, and no context can be started in this process any more. Work for which a thread has waited in vain before is not waited
+    /// for as long again.
     pub fn finalize(self) -> Result<Leaks> {
         const OPERATION: &str = "Context::finalize";
         let inner = Arc::clone(&self.inner);
@@ -208,9 +209,13 @@ impl Context {
         inner.check_unused(OPERATION)?;
         let attached = self.attached;
         let deadline = inner.deadline();
-        inner.poll(OPERATION, &deadline, &Awaited::All, "work that uses symmetric memory", || {
-            Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?)
-        })?;
+        inner.poll(
+            OPERATION,
+            &inner.deadline_of_work(inner.timeout),
+            &Awaited::All,
+            "work that uses symmetric memory",
+            || Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?),
+        )?;
         let leaked = inner.dropped.leaked();
         if let Some(other) = leaked.borrowed.iter().find(|device| **device != inner.device) {
             let reason = format!(
@@ -218,7 +223,8 @@ impl Context {
             );
             return Err(Error::InvalidUsage { operation: OPERATION, reason });
         }
-        inner.idle_all(OPERATION, &Awaited::All, &deadline, &[&[inner.device][..], &leaked.devices].concat())?;
+        let devices = [&[inner.device][..], &leaked.devices].concat();
+        inner.idle_all(OPERATION, &Awaited::All, &inner.deadline_of_work(inner.timeout), &devices)?;
         let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
         let plan = Plan::new(OPERATION, Kind::Finalize);
         inner.meet(&plan)?;

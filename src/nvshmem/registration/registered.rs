@@ -187,7 +187,8 @@ impl<B: Registrable> Drop for Registered<'_, B> {
     fn drop(&mut self) {
         // SAFETY: it is taken once, here.
         let buffer = unsafe { ManuallyDrop::take(&mut self.buffer) };
-        if end(&self.inner, &buffer, "Registered", &drop_deadline()).is_err() {
+        let deadline = self.inner.deadline_of_work(drop_deadline().remaining());
+        if end(&self.inner, &buffer, "Registered", &deadline).is_err() {
             leave(&self.inner, buffer);
         }
     }

@@ -15,12 +15,15 @@ use super::order::Order;
 use super::own::Own;
 use super::status::Status;
 use super::teams::Teams;
-use crate::cuda::{Device, Stream};
+use crate::cuda::{Device, Stream, waited_in_vain};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::Mutex;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::watchdog::Watchdog;
+
+/// How long work is waited for that was waited for in vain before.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// The state of a context. Buffers and teams share it; the library is used by who holds the context only.
 pub(crate) struct Inner {
@@ -228,6 +231,13 @@ impl Inner {
 
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout)
+    }
+
+    /// The deadline of a wait for work of the device, and for nobody else. Where somebody has waited for some of it in vain, that counts.
+    pub(crate) fn deadline_of_work(&self, timeout: Duration) -> Deadline {
+        let (now, most) = (Instant::now(), timeout.saturating_sub(AGAIN));
+        let begun = now.checked_sub(waited_in_vain(self.device).min(most));
+        Deadline::since(begun.unwrap_or(now), timeout)
     }
 }
 

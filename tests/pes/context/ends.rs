@@ -413,6 +413,31 @@ fn calls_under_a_wait_for_a_signal() {
     });
 }
 
+/// A thread has waited for that in vain before: the end does not wait as long again.
+#[test]
+fn an_end_after_a_wait_in_vain() {
+    as_pes(&[1], |seat| {
+        let limit = slower(3.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let stream = Stream::new(seat.device).unwrap();
+        let signals = ctx.alloc_signals(1).unwrap();
+        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &stream).unwrap();
+        let error = stream.wait(limit).expect_err("the signal does not come");
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        drop(signals);
+        let begin = Instant::now();
+        let error = ctx.finalize().expect_err("a stream waits");
+        assert!(begin.elapsed() < limit / 2, "{:?}", begin.elapsed());
+        assert!(
+            matches!(error, Error::Timeout { operation: "Context::finalize", timeout, .. } if timeout == limit),
+            "{error:?}"
+        );
+        // The stream goes with the process.
+        println!("1 passed");
+        std::process::exit(0);
+    });
+}
+
 /// Memory of the host that is registered, and forgotten while a stream gets something into it: the end waits.
 #[test]
 fn the_end_waits_for_forgotten_registered_memory() {
