@@ -119,6 +119,12 @@ impl Deadline {
         Self { start, timeout }
     }
 
+    /// How long the whole wait may last.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub(crate) fn expired(&self) -> bool {
         self.start.elapsed() >= self.timeout
     }

@@ -104,7 +104,12 @@ impl Lane {
         let mut members: Vec<_> = ranks.into_iter().collect();
         members.sort_unstable();
         if let Some(twice) = members.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::argument("Lane::of", "ranks", "each rank once", format_args!("rank {} twice", twice[0])));
+            return Err(Error::argument(
+                "Lane::of",
+                "ranks",
+                "each rank once",
+                format_args!("rank {} twice", twice[0]),
+            ));
         }
         if members.is_empty() {
             return Err(Error::argument("Lane::of", "ranks", "at least one", "none"));

@@ -243,7 +243,7 @@ impl Context {
             })?;
         }
         inner.set_over();
-        inner.watchdog.finalized();
+        inner.watchdog.finalized(&deadline);
         if !attached {
             // What graphs have of it goes with them: the library knows none of it any more.
             inner.left.end(&inner, OPERATION);

@@ -5,14 +5,17 @@ use std::thread;
 use std::time::Duration;
 
 use crate::deadline::Deadline;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exchange::{Came, Exchange};
 
 /// How long a question at the end of a wait may take.
 const ASK: Duration = Duration::from_secs(2);
 
 /// How long the answer to any question is waited for: the store may take a second more than it is allowed, and is asked again once.
-pub(super) const ANSWER: Duration = Duration::from_secs(7);
+const ANSWER: Duration = Duration::from_secs(7);
+
+/// The least time for an answer behind a deadline.
+const LEAST: Duration = Duration::from_millis(100);
 
 /// How long it is before a store is asked again that has failed.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -31,6 +34,24 @@ pub(crate) type Point = (u64, u64);
 pub(super) struct Absent {
     pub(super) pe: usize,
     pub(super) how: String,
+    /// Whether nobody knows if it had finalized before: the store has ended with it.
+    pub(super) may_be_through: bool,
+}
+
+impl Absent {
+    fn new(pe: usize, how: String) -> Self {
+        Self { pe, how, may_be_through: false }
+    }
+}
+
+/// How long an answer is waited for behind the deadline of a wait with this timeout: the call takes a quarter of its timeout more, at most.
+pub(super) fn behind(timeout: Duration) -> Duration {
+    (timeout / 4).clamp(LEAST, ANSWER)
+}
+
+/// How long an answer is waited for within a call that has so much `left` of its timeout.
+pub(super) fn within(left: Duration, timeout: Duration) -> Duration {
+    left.clamp(behind(timeout), ANSWER)
 }
 
 /// The notes of this PE, and those of the others.
@@ -77,17 +98,22 @@ impl Notes {
             if at_end {
                 // Asked after that: who finalizes says so before it ends. If the store does not say, nobody knows.
                 let keys: Vec<_> = others.iter().map(|pe| finalized(*pe)).collect();
-                let mut notes = self.exchange.notes_now(&keys).ok()?.into_iter();
+                let mut notes = match self.exchange.notes_now(&keys) {
+                    Ok(notes) => notes.into_iter(),
+                    // The store has ended together with the PE that serves it.
+                    Err(Error::Gone { .. }) => return Some(Absent { pe, how, may_be_through: true }),
+                    Err(_) => return None,
+                };
                 others.retain(|_| notes.next().is_some_and(|note| note.is_none()));
             }
             if others.contains(&pe) {
-                return Some(Absent { pe, how });
+                return Some(Absent::new(pe, how));
             }
         }
         let keys: Vec<_> = others.iter().map(|pe| given_up(*pe)).collect();
         let notes = self.exchange.notes_now(&keys).ok()?;
         let found = others.into_iter().zip(notes).find_map(|(pe, note)| Some((pe, note?)));
-        found.map(|(pe, note)| Absent { pe, how: String::from_utf8_lossy(&note).into_owned() })
+        found.map(|(pe, note)| Absent::new(pe, String::from_utf8_lossy(&note).into_owned()))
     }
 
     /// This PE gives up on a meeting. Returns false if it may not, because another one has gone on from there.
@@ -105,7 +131,7 @@ impl Notes {
         let stands = self.settle("meet", point, PASSED)?;
         let stands = String::from_utf8_lossy(&stands);
         let given_up = stands.split_once(' ').and_then(|(pe, how)| Some((pe.parse().ok()?, how.to_owned())));
-        Ok(given_up.map(|(pe, how)| Absent { pe, how }))
+        Ok(given_up.map(|(pe, how)| Absent::new(pe, how)))
     }
 
     /// What stands for a meeting when this PE has tried to leave `note` there. A store that has not answered may have taken the note, or not: it is
@@ -125,10 +151,10 @@ impl Notes {
         self.exchange.take_note(&meeting(point));
     }
 
-    /// What is known of these PEs, for a report.
-    pub(super) fn report(&self, others: &[usize], absent: Option<&Absent>) -> String {
+    /// What is known of these PEs, for a report. Waits so long for notes that are not there.
+    pub(super) fn report(&self, others: &[usize], absent: Option<&Absent>, within: Duration) -> String {
         let keys: Vec<_> = others.iter().map(|pe| (*pe, waits(*pe))).collect();
-        let Ok(notes) = self.exchange.notes(&keys, ASK) else { return Self::unknown(absent) };
+        let Ok(notes) = self.exchange.notes(&keys, within.min(ASK)) else { return Self::unknown(absent) };
         let mut report = String::new();
         for ((pe, _), note) in keys.iter().zip(notes) {
             let _ = match (absent.filter(|absent| absent.pe == *pe), &note) {
@@ -142,7 +168,7 @@ impl Notes {
 
     /// The same where the exchange does not answer.
     pub(super) fn unknown(absent: Option<&Absent>) -> String {
-        let absent = absent.map(|Absent { pe, how }| format!(" PE {pe} {how}.")).unwrap_or_default();
+        let absent = absent.map(|Absent { pe, how, .. }| format!(" PE {pe} {how}.")).unwrap_or_default();
         format!(" Who is missing is not known: the exchange does not answer.{absent}")
     }
 }
@@ -170,7 +196,7 @@ fn meeting((team, number): Point) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::Threads;
+    use crate::exchange::{TcpPlace, Threads};
 
     /// Two PEs, and what the first one finds of the second, which has done `last` and then ended: during any call, and at the end of the library.
     fn ended(last: impl FnOnce(&Notes) + Send) -> [Option<String>; 2] {
@@ -195,12 +221,41 @@ mod tests {
         assert!(at_end.is_some());
     }
 
+    /// Its server is in the process of the first PE, and ends with that.
+    #[test]
+    fn a_store_that_has_ended_with_a_pe_tells_of_the_end() {
+        const LIMIT: Duration = Duration::from_secs(30);
+        let server = TcpPlace::new("127.0.0.1:0").serve(2).unwrap();
+        let client = TcpPlace::new(server.address().to_owned());
+        let notes = |exchange: Result<Exchange>| Notes::new(&exchange.unwrap(), b"a start").unwrap();
+        let ends = thread::spawn(move || {
+            let _notes = notes(Exchange::join_within(server, LIMIT));
+            // Dropped by a panic, the server waits for nobody.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        });
+        let second = notes(client.connect(1, 2).and_then(|store| Exchange::join_within(store, LIMIT)));
+        ends.join().expect_err("it panics");
+        let found = Deadline::after(LIMIT).until(|| Ok(second.absent(&[0], true))).unwrap();
+        let Absent { pe, may_be_through, .. } = found.expect("PE 0 has ended");
+        assert_eq!((pe, may_be_through), (0, true));
+    }
+
+    #[test]
+    fn answers_are_waited_for_as_long_as_the_timeout_allows() {
+        let [ms, s] = [Duration::from_millis, Duration::from_secs];
+        assert_eq!([s(300), s(4), ms(1)].map(behind), [ANSWER, s(1), LEAST]);
+        assert_eq!(
+            [(s(60), s(300)), (s(1), s(2)), (ms(3), s(2))].map(|(left, of)| within(left, of)),
+            [ANSWER, s(1), ms(500)]
+        );
+    }
+
     #[test]
     fn a_meeting_is_given_up_or_passed() {
         let place = Threads::new(1);
         let notes = Notes::new(&Exchange::join(place.store(0).unwrap()).unwrap(), b"a start").unwrap();
         assert!(notes.gives_up((0, 1), "has died"));
-        assert_eq!(notes.passes((0, 1)).unwrap(), Some(Absent { pe: 0, how: "has died".to_owned() }));
+        assert_eq!(notes.passes((0, 1)).unwrap(), Some(Absent::new(0, "has died".to_owned())));
         assert_eq!(notes.passes((0, 2)).unwrap(), None);
         assert!(!notes.gives_up((0, 2), "has died"));
         notes.forget((0, 2));

@@ -130,6 +130,7 @@ impl Inner {
                 }
             })?;
         }
+        let deadline = self.deadline();
         barrier()?;
         self.watchdog.during_wait(operation, self.timeout, awaited, |waiting| {
             // Where another PE has gone on at this one's deadline, this one waits once more.
@@ -146,7 +147,7 @@ impl Inner {
         let said: Vec<Words> = places.iter().zip(pes).map(at).collect();
         self.shortest.hear(said.iter().map(|words| words[TIMEOUT]));
         if pes.len() > 1 && self.watchdog.may_be_given_up(&self.shortest, since) {
-            self.watchdog.pass(operation, point)?;
+            self.watchdog.pass(operation, point, &deadline)?;
         }
         Ok(said)
     }

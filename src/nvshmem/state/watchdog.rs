@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::lateness::Shortest;
-use super::notes::{ANSWER, Absent, Notes, Point};
+use super::notes::{Absent, Notes, Point, behind, within};
 use super::questions::Questions;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -47,8 +47,12 @@ const REST: u32 = 10;
 /// The same before it ends the process.
 const LONG_REST: u32 = 20;
 
-/// The same where the library ends: PEs that are done with that end, while others still give back what they have.
-const REST_AT_END: u32 = 100;
+/// The same where the library ends. A PE that dies after it is done with that end, and before it says so, has the others end as well, while they give
+/// back what they have.
+const REST_AT_END: u32 = 40;
+
+/// The same where nobody can say any more whether the PE was done with that end.
+const REST_UNKNOWN: u32 = 100;
 
 /// How long the report may take.
 const WRITE: Duration = Duration::from_secs(1);
@@ -114,8 +118,9 @@ struct Waits {
 
 impl Waits {
     /// How often the thread looks before it takes an end for the end of this wait.
-    fn rest(&self) -> u32 {
+    fn rest(&self, absent: &Absent) -> u32 {
         match self.awaited {
+            Awaited::AllAtEnd if absent.may_be_through => REST_UNKNOWN,
             Awaited::AllAtEnd => REST_AT_END,
             _ if self.gives_up => REST,
             _ => LONG_REST,
@@ -148,15 +153,15 @@ struct Over<'s>(&'s Arc<Shared>);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        let told = {
+        let (told, most) = {
             let mut now = self.0.now();
-            now.waits = None;
-            if now.note_stays() { 0 } else { now.told }
+            let most = now.waits.take().map_or(TAKE, |waits| TAKE.min(behind(waits.timeout)));
+            (if now.note_stays() { 0 } else { now.told }, most)
         };
         // What a PE does that dies from now on is not that it waits.
         if let Some(questions) = self.0.questions.as_ref().filter(|_| told != 0) {
             let shared = Arc::clone(self.0);
-            questions.ask(TAKE, move |notes| shared.take_note(notes, told));
+            questions.ask(most, move |notes| shared.take_note(notes, told));
         }
     }
 }
@@ -226,14 +231,14 @@ impl Watchdog {
         self.shared.questions.is_some() && shortest.may_be_over(since, ASKS + LOOK * REST)
     }
 
-    /// This PE goes on from the meeting `point`, to which it has come late.
+    /// This PE goes on from the meeting `point`, to which it has come late. Waits for the store until the deadline of the call, or for a moment.
     ///
     /// # Errors
     /// [`Error::Gone`] if another PE had given up on it: that one does not go on. [`Error::Exchange`] if the store does not say.
-    pub(crate) fn pass(&self, operation: &'static str, point: Point) -> Result<()> {
+    pub(crate) fn pass(&self, operation: &'static str, point: Point, deadline: &Deadline) -> Result<()> {
         let shared = &self.shared;
         let Some(questions) = &shared.questions else { return Ok(()) };
-        let answer = questions.ask(ANSWER, move |notes| notes.passes(point));
+        let answer = questions.ask(within(deadline.remaining(), deadline.timeout()), move |notes| notes.passes(point));
         let absent = answer.unwrap_or_else(|| {
             let reason = "no answer from the store".to_owned();
             Err(Error::Exchange { operation, key: String::new(), reason })
@@ -247,7 +252,7 @@ impl Watchdog {
                 }
                 Ok(())
             }
-            Ok(Some(Absent { pe, how })) => {
+            Ok(Some(Absent { pe, how, .. })) => {
                 let how = format!("{how}; {} has come too late", shared.own());
                 self.leave(format!("has come too late to {operation}"));
                 Err(Error::Gone { operation, rank: pe, how })
@@ -291,10 +296,10 @@ impl Watchdog {
         }
     }
 
-    /// This PE has finalized: the others are not to take its end for a death.
-    pub(crate) fn finalized(&self) {
+    /// This PE has finalized: the others are not to take its end for a death. Waits for the store until the deadline of the call, or for a moment.
+    pub(crate) fn finalized(&self, deadline: &Deadline) {
         let Some(questions) = &self.shared.questions else { return };
-        questions.ask(ANSWER, Notes::finalized);
+        questions.ask(within(deadline.remaining(), deadline.timeout()), Notes::finalized);
         let points: Vec<Point> = std::mem::take(&mut *self.shared.passed()).into_iter().collect();
         if !points.is_empty() {
             questions.begin(move |notes| points.into_iter().for_each(|point| notes.forget(point)));
@@ -323,7 +328,7 @@ impl Waiting<'_> {
         if shared.in_vain.load(Ordering::Acquire) != self.number {
             return None;
         }
-        let Absent { pe, how } = shared.now().absent.clone()?;
+        let Absent { pe, how, .. } = shared.now().absent.clone()?;
         let how = format!("{how}; {} waits for it", shared.own());
         Some(Error::Gone { operation: self.operation, rank: pe, how })
     }
@@ -338,10 +343,11 @@ impl Waiting<'_> {
         };
         let shared = self.shared;
         let how = format!("has given up {}: {}", self.operation, why(&error));
+        let left = Deadline::after(within(self.deadline.get().remaining(), self.timeout));
         // The only member of a team asks nobody.
         if let Some(questions) = shared.questions.as_ref().filter(|_| !shared.others_of(self.awaited).is_empty()) {
             let (passed, note) = (self.is_passed.get(), how.clone());
-            let gives_up = questions.ask(ANSWER, move |notes| {
+            let gives_up = questions.ask(left.remaining(), move |notes| {
                 let gives_up = passed || notes.gives_up(point, &note);
                 if gives_up {
                     notes.gave_up(&note);
@@ -358,7 +364,7 @@ impl Waiting<'_> {
             }
             shared.leaves();
         }
-        let error = self.late(error);
+        let error = self.late_by(error, &left);
         let mut now = shared.now();
         // The thread ends, and leaves the note.
         now.gave_up = Some(Instant::now());
@@ -368,9 +374,14 @@ impl Waiting<'_> {
 
     /// An error that says who is missing, where it is a timeout. The others give up as well, and are to find the note.
     pub(crate) fn late(&self, error: Error) -> Error {
+        self.late_by(error, &Deadline::after(behind(self.timeout)))
+    }
+
+    /// The same, which waits for the store until this deadline.
+    fn late_by(&self, error: Error, deadline: &Deadline) -> Error {
         let Error::Timeout { operation, timeout, mut detail } = error else { return error };
         detail.push('.');
-        self.shared.others(&mut detail, self.awaited, None);
+        self.shared.others(&mut detail, self.awaited, None, deadline.remaining());
         self.shared.now().gave_up = Some(Instant::now());
         Error::Timeout { operation, timeout, detail: detail.trim_end_matches('.').to_owned() }
     }
@@ -493,7 +504,8 @@ impl Shared {
                 return;
             }
             if let (Some(waits), Ok(Some(absent)), true) = (waits, answer, *call == asked.call) {
-                asked.absent = Some((absent, waits.rest()));
+                let rest = waits.rest(&absent);
+                asked.absent = Some((absent, rest));
             }
             asked.open = None;
         }
@@ -554,7 +566,7 @@ impl Shared {
             lasted.min(waits.timeout),
             waits.operation
         );
-        self.others(&mut report, &waits.awaited, absent);
+        self.others(&mut report, &waits.awaited, absent, behind(waits.timeout));
         let now = self.now();
         if now.calls != call || now.waits.is_none() {
             return;
@@ -571,8 +583,8 @@ impl Shared {
         unsafe { libc::_exit(WATCHDOG_EXIT_CODE) }
     }
 
-    /// What is known of the others that are awaited.
-    fn others(&self, report: &mut String, awaited: &Awaited, absent: Option<Absent>) {
+    /// What is known of the others that are awaited, if the store says so within this time.
+    fn others(&self, report: &mut String, awaited: &Awaited, absent: Option<Absent>, within: Duration) {
         let others = self.others_of(awaited);
         if self.place.is_some() && others.is_empty() {
             return;
@@ -582,7 +594,8 @@ impl Shared {
             return;
         };
         let known = absent.clone();
-        let found = questions.ask(ANSWER, move |notes| notes.report(&others, absent.as_ref()));
+        // Half of the time is for notes that are not there, half for the answer.
+        let found = questions.ask(within, move |notes| notes.report(&others, absent.as_ref(), within / 2));
         report.push_str(&found.unwrap_or_else(|| Notes::unknown(known.as_ref())));
     }
 }
@@ -593,7 +606,7 @@ mod tests {
 
     #[test]
     fn who_does_not_come_is_said_once() {
-        let absent = Some((Absent { pe: 1, how: "has died".to_owned() }, 3));
+        let absent = Some((Absent { pe: 1, how: "has died".to_owned(), may_be_through: false }, 3));
         let mut asked = Asked { absent, ..Asked::default() };
         let said: Vec<bool> = (0..6).map(|_| asked.due().is_some()).collect();
         assert_eq!(said, [false, false, true, false, false, false]);
