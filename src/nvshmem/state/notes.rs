@@ -84,10 +84,7 @@ impl Notes {
 
     /// Says that this PE has finalized.
     pub(super) fn finalized(&self) {
-        let deadline = Deadline::after(ASK * 2);
-        while self.exchange.leave_note(&finalized(self.pe), &[], ASK).is_err() && !deadline.expired() {
-            thread::sleep(PAUSE);
-        }
+        let _ = persist(|| self.exchange.leave_note(&finalized(self.pe), &[], ASK));
     }
 
     /// The first of these others that has ended, or has given up. At the end of the library, a PE that has finalized may have ended. Does not wait for a
@@ -137,13 +134,7 @@ impl Notes {
     /// What stands for a meeting when this PE has tried to leave `note` there. A store that has not answered may have taken the note, or not: it is
     /// asked again, for a while.
     fn settle(&self, operation: &'static str, point: Point, note: &str) -> Result<Vec<u8>> {
-        let deadline = Deadline::after(ASK * 2);
-        loop {
-            match self.exchange.leave_first(operation, &meeting(point), note.as_bytes(), ASK) {
-                Err(_) if !deadline.expired() => thread::sleep(PAUSE),
-                stands => return stands,
-            }
-        }
+        persist(|| self.exchange.leave_first(operation, &meeting(point), note.as_bytes(), ASK))
     }
 
     /// Takes away what was written for a meeting that is over for all PEs.
@@ -173,6 +164,17 @@ impl Notes {
     }
 }
 
+/// Asks a store again that fails, for a while, unless it has ended with the PE that serves it.
+fn persist<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
+    let deadline = Deadline::after(ASK * 2);
+    loop {
+        match ask() {
+            Err(error) if !matches!(error, Error::Gone { .. }) && !deadline.expired() => thread::sleep(PAUSE),
+            answer => return answer,
+        }
+    }
+}
+
 /// The key under which a PE says that it waits.
 fn waits(pe: usize) -> String {
     format!("waits/{pe}")
@@ -195,6 +197,8 @@ fn meeting((team, number): Point) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::exchange::{TcpPlace, Threads};
 
@@ -238,6 +242,11 @@ mod tests {
         let found = Deadline::after(LIMIT).until(|| Ok(second.absent(&[0], true))).unwrap();
         let Absent { pe, may_be_through, .. } = found.expect("PE 0 has ended");
         assert_eq!((pe, may_be_through), (0, true));
+        // It is not asked again.
+        let begin = Instant::now();
+        assert!(second.gives_up((0, 1), "has given up"));
+        second.finalized();
+        assert!(begin.elapsed() < ASK, "{:?}", begin.elapsed());
     }
 
     #[test]
