@@ -82,9 +82,14 @@ impl Crew<'_> {
         }
         self.wait(&mut state, more)?;
         let over = state.asked(self.options.grace).is_some();
+        let lost = self.output.lost();
+        if let Some(error) = &lost {
+            self.output.note(format!("the output of the ranks could not be written: {error}"));
+        }
         Ok(match state.first {
             Some(death) => Outcome::Failed { code: death.code(), over },
             None if state.interrupts > 1 => Outcome::Failed { code: 130, over },
+            None if lost.is_some() => Outcome::Failed { code: 1, over: true },
             None => Outcome::Good,
         })
     }

@@ -1,5 +1,6 @@
 //! What is printed during a run: lines of ranks, and our own. Neither keeps the main thread.
 
+use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
@@ -46,6 +47,11 @@ impl Output {
     pub fn is_relayed(&self) -> bool {
         self.relays.iter().for_each(Relay::over);
         self.relays.iter().all(Relay::is_finished)
+    }
+
+    /// Why something that ranks have written was not written, as far as that is known. Asked once.
+    pub fn lost(&mut self) -> Option<io::Error> {
+        self.relays.drain(..).filter_map(Relay::lost).next()
     }
 
     /// Whether all that we had to say is written. Nothing can be said after it.

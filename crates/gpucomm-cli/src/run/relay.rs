@@ -1,7 +1,7 @@
 //! A thread that passes on what ranks write.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ impl Stream {
     }
 
     /// Reads what is there and shows it; false when nothing more comes.
-    fn pass(&mut self, buffer: &mut [u8], sink: &Sink) -> std::io::Result<bool> {
+    fn pass(&mut self, buffer: &mut [u8], sink: &Sink) -> io::Result<bool> {
         match self.pipe.read(buffer) {
             Ok(read) if read > 0 => {
                 sink.write(|block| {
@@ -39,7 +39,7 @@ impl Stream {
                 })?;
                 Ok(true)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             _ => {
                 self.end(sink)?;
                 Ok(false)
@@ -47,14 +47,14 @@ impl Stream {
         }
     }
 
-    fn end(&mut self, sink: &Sink) -> std::io::Result<()> {
+    fn end(&mut self, sink: &Sink) -> io::Result<()> {
         let rest = self.lines.end();
         sink.write(|block| block.end(self.who, &self.prefix, &rest))
     }
 }
 
 pub struct Relay {
-    thread: JoinHandle<()>,
+    thread: JoinHandle<io::Result<()>>,
     over: Arc<AtomicBool>,
 }
 
@@ -76,9 +76,15 @@ impl Relay {
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
+
+    /// Why something was not written, if it is finished; not where whoever reads has gone.
+    pub fn lost(self) -> Option<io::Error> {
+        let done = self.thread.is_finished().then(|| self.thread.join())?;
+        done.ok()?.err().filter(|error| error.kind() != ErrorKind::BrokenPipe)
+    }
 }
 
-fn relay(mut streams: Vec<Stream>, sink: &Sink, over: &AtomicBool) {
+fn relay(mut streams: Vec<Stream>, sink: &Sink, over: &AtomicBool) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     while !streams.is_empty() {
         let last = over.load(Ordering::Acquire);
@@ -88,23 +94,19 @@ fn relay(mut streams: Vec<Stream>, sink: &Sink, over: &AtomicBool) {
             break;
         }
         let mut at = 0;
-        let mut lost = false;
+        let mut done = Ok(());
         streams.retain_mut(|stream| {
             at += 1;
             !ready[at - 1]
-                || stream.pass(&mut buffer, sink).unwrap_or_else(|_| {
-                    lost = true;
+                || stream.pass(&mut buffer, sink).unwrap_or_else(|error| {
+                    done = Err(error);
                     false
                 })
         });
-        if lost {
-            // Whoever reads our output has gone: the ranks are told by their own pipes, as if they had written there.
-            return;
-        }
+        // Whoever reads our output has gone, or it has no room: the ranks are told by their own pipes, as if they had written there.
+        done?;
     }
-    for mut stream in streams {
-        let _ = stream.end(sink);
-    }
+    streams.iter_mut().try_for_each(|stream| stream.end(sink))
 }
 
 /// Which of the streams have something, or an end; waits for the first for so long.

@@ -220,3 +220,13 @@ fn where_nobody_reads_nothing_piles_up_and_where_the_reader_is_gone_ranks_are_to
     assert_eq!(output.code, Some(128 + libc::SIGPIPE), "{}", output.err);
     assert!(output.err.contains("was killed by signal 13 (SIGPIPE)"), "{}", output.err);
 }
+
+#[test]
+fn output_that_cannot_be_written_is_told() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device without room");
+    let mut launcher = launcher(&["-n", "1", "--", "sh", "-c", "echo a line"]);
+    let output = finish(launcher.stdout(full).spawn().expect("the launcher"));
+    assert_eq!(output.code, Some(1), "{}", output.err);
+    let says = "gpucomm: the output of the ranks could not be written: No space left on device";
+    assert!(output.err.contains(says), "{}", output.err);
+}
