@@ -125,6 +125,12 @@ impl Deadline {
         self.timeout
     }
 
+    /// The same of a wait that has lasted so much longer.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn sooner(&self, by: Duration) -> Self {
+        Self { start: self.start.checked_sub(by).unwrap_or(self.start), ..*self }
+    }
+
     pub(crate) fn expired(&self) -> bool {
         self.start.elapsed() >= self.timeout
     }

@@ -203,15 +203,15 @@ impl Context {
         const OPERATION: &str = "Context::finalize";
         let inner = Arc::clone(&self.inner);
         inner.ready(OPERATION)?;
+        let deadline = inner.deadline();
         // What a graph has that is gone, CUDA lets go of when its launches are done.
         let grace = Deadline::after(inner.timeout.min(GRACE));
         grace.until(|| Ok(inner.check_unused(OPERATION).ok()))?;
         inner.check_unused(OPERATION)?;
         let attached = self.attached;
-        let deadline = inner.deadline();
         inner.poll(
             OPERATION,
-            &inner.deadline_of_work(inner.timeout),
+            &inner.deadline_of_work(&deadline),
             &Awaited::All,
             "work that uses symmetric memory",
             || Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?),
@@ -224,7 +224,7 @@ impl Context {
             return Err(Error::InvalidUsage { operation: OPERATION, reason });
         }
         let devices = [&[inner.device][..], &leaked.devices].concat();
-        inner.idle_all(OPERATION, &Awaited::All, &inner.deadline_of_work(inner.timeout), &devices)?;
+        inner.idle_all(OPERATION, &Awaited::All, &inner.deadline_of_work(&deadline), &devices)?;
         let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
         let plan = Plan::new(OPERATION, Kind::Finalize);
         inner.meet(&plan)?;

@@ -187,7 +187,7 @@ impl<B: Registrable> Drop for Registered<'_, B> {
     fn drop(&mut self) {
         // SAFETY: it is taken once, here.
         let buffer = unsafe { ManuallyDrop::take(&mut self.buffer) };
-        let deadline = self.inner.deadline_of_work(drop_deadline().remaining());
+        let deadline = self.inner.deadline_of_work(&drop_deadline());
         if end(&self.inner, &buffer, "Registered", &deadline).is_err() {
             leave(&self.inner, buffer);
         }

@@ -233,11 +233,10 @@ impl Inner {
         Deadline::after(self.timeout)
     }
 
-    /// The deadline of a wait for work of the device, and for nobody else. Where somebody has waited for some of it in vain, that counts.
-    pub(crate) fn deadline_of_work(&self, timeout: Duration) -> Deadline {
-        let (now, most) = (Instant::now(), timeout.saturating_sub(AGAIN));
-        let begun = now.checked_sub(waited_in_vain(self.device).min(most));
-        Deadline::since(begun.unwrap_or(now), timeout)
+    /// The deadline of a wait for work of the device, and for nobody else, within a call with this one. Where somebody has waited for some
+    /// of it in vain, that counts.
+    pub(crate) fn deadline_of_work(&self, deadline: &Deadline) -> Deadline {
+        deadline.sooner(waited_in_vain(self.device).min(deadline.remaining().saturating_sub(AGAIN)))
     }
 }
 
