@@ -258,7 +258,8 @@ impl ContextBuilder {
         self
     }
 
-    /// How long calls wait for other PEs. Without it, [`default_timeout`](crate::default_timeout).
+    /// How long calls wait for other PEs. Without it, [`default_timeout`](crate::default_timeout). A call that gives up then asks the exchange who is missing,
+    /// for a quarter of that time at most.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
