@@ -197,6 +197,7 @@ fn meeting((team, number): Point) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
     use std::time::Instant;
 
     use super::*;
@@ -232,12 +233,15 @@ mod tests {
         let server = TcpPlace::new("127.0.0.1:0").serve(2).unwrap();
         let client = TcpPlace::new(server.address().to_owned());
         let notes = |exchange: Result<Exchange>| Notes::new(&exchange.unwrap(), b"a start").unwrap();
+        let (met, have_met) = channel::<()>();
         let ends = thread::spawn(move || {
             let _notes = notes(Exchange::join_within(server, LIMIT));
+            let _ = have_met.recv();
             // Dropped by a panic, the server waits for nobody.
             std::panic::resume_unwind(Box::new("on purpose"));
         });
         let second = notes(client.connect(1, 2).and_then(|store| Exchange::join_within(store, LIMIT)));
+        drop(met);
         ends.join().expect_err("it panics");
         let found = Deadline::after(LIMIT).until(|| Ok(second.absent(&[0], true))).unwrap();
         let Absent { pe, may_be_through, .. } = found.expect("PE 0 has ended");
