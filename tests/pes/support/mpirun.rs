@@ -23,6 +23,8 @@ pub fn under_mpirun<F: Fn(&Seat)>(sizes: &[usize], environment: &[(&str, &str)],
         let mut command = Command::new("mpirun");
         command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", &size.to_string()]);
         command.arg(std::env::current_exe().expect("the path of this program"));
+        // Where it has its own files: of two at once, the first that ends removes a directory that both have.
+        command.env("OMPI_MCA_orte_tmpdir_base", &meeting.0);
         run_as(&mut command, test, &meeting);
         command.envs(environment.iter().copied());
         let job = vec![start(format!("{test}: mpirun -n {size}"), command)];

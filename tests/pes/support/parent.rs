@@ -164,7 +164,7 @@ pub fn report(ends: &[End]) -> String {
 }
 
 /// A directory in which the processes of one run find each other.
-pub(super) struct Meeting(PathBuf);
+pub(super) struct Meeting(pub(super) PathBuf);
 
 impl Meeting {
     pub(super) fn new() -> Self {
