@@ -150,17 +150,17 @@ pub use memory::views::slice::{AsSlice, Slice};
 pub use memory::views::slice_mut::{AsSliceMut, SliceMut};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::busy::Busy;
-#[cfg(feature = "nvshmem")]
-pub(crate) use order::busy::waited_in_vain;
 #[cfg(feature = "nccl")]
 pub(crate) use order::busy::{are_busy, may_be_busy};
+#[cfg(feature = "nvshmem")]
+pub(crate) use order::busy::{give_up_on, waited_in_vain};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[cfg_attr(not(nccl_ge_2_29_7), allow(unused_imports))]
 pub(crate) use order::captures::Quiet;
 pub use order::done::Done;
 pub use order::event::Event;
 #[cfg(feature = "nccl")]
-pub(crate) use order::gate::{Entered, Shut, enter_all as enter_gates, shut as shut_gates};
+pub(crate) use order::gate::{Entered, Shut, enter_all as enter_gates, is_shut as is_gate_shut, shut as shut_gates};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};

@@ -20,32 +20,35 @@ const PAUSE: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(100);
 const RECENT: Duration = Duration::from_secs(2);
 
-/// When an end last waited in vain. Ends run on several threads, also those of one drop.
-static LATE: Mutex<Option<Instant>> = Mutex::new(None);
+/// The stores for which an end has waited in vain within [`RECENT`], by their numbers, and when. Ends run on several threads, also those
+/// of one drop.
+static LATE: Mutex<Vec<(usize, Instant)>> = Mutex::new(Vec::new());
 
 /// Others that are being told.
 #[derive(Default)]
 #[must_use = "the process may end before others are told"]
-pub(crate) struct Telling(Option<Receiver<()>>);
+pub(crate) struct Telling(Option<(usize, Receiver<()>)>);
 
-/// Has another thread run `tell`.
-pub(crate) fn tell(tell: impl FnOnce() + Send + 'static) -> Telling {
+/// Has another thread run `tell`, which asks the store of this [number](super::Exchange::store_number).
+pub(crate) fn tell(store: usize, tell: impl FnOnce() + Send + 'static) -> Telling {
     let (told, is_told) = channel();
     callbacks::run(move || {
         tell();
         let _ = told.send(());
     });
-    Telling(Some(is_told))
+    Telling(Some((store, is_told)))
 }
 
 impl Telling {
-    /// Waits until they are told, but no longer than `within`. Ends that follow each other wait so long once.
+    /// Waits until they are told, but no longer than `within`. Ends that follow each other wait so long once for a store.
     pub(crate) fn wait(self, within: Duration) {
-        let Some(is_told) = self.0 else { return };
-        let was_late = LATE.lock().is_some_and(|last| last.elapsed() < RECENT);
+        let Some((store, is_told)) = self.0 else { return };
+        let was_late = LATE.lock().iter().any(|(known, last)| *known == store && last.elapsed() < RECENT);
         let within = if was_late { AGAIN.min(within) } else { within };
         if is_told.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
-            *LATE.lock() = Some(Instant::now());
+            let mut late = LATE.lock();
+            late.retain(|(known, last)| *known != store && last.elapsed() < RECENT);
+            late.push((store, Instant::now()));
         }
     }
 }
@@ -75,11 +78,20 @@ mod tests {
         let begin = Instant::now();
         for _ in 0..4 {
             let opened = std::sync::Arc::clone(&opened);
-            tell(move || _ = opened.lock().recv()).wait(within);
+            tell(1, move || _ = opened.lock().recv()).wait(within);
         }
         let took = begin.elapsed();
-        drop(open);
         assert!(within <= took && took < 2 * within, "{took:?}");
+        // Another store answers in its own time.
+        let (answered, pause) = (std::sync::Arc::new(Mutex::new(false)), 3 * AGAIN);
+        let other = std::sync::Arc::clone(&answered);
+        let slow = move || {
+            thread::sleep(pause);
+            *other.lock() = true;
+        };
+        tell(2, slow).wait(Duration::from_secs(20));
+        assert!(*answered.lock());
+        drop(open);
     }
 
     #[test]

@@ -81,6 +81,12 @@ impl Exchange {
         Self { view: Arc::clone(&self.view), timeout: Some(timeout) }
     }
 
+    /// The number of the store, which other stores do not have as long as this one is there.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn store_number(&self) -> usize {
+        Arc::as_ptr(&self.view.store).cast::<()>().addr()
+    }
+
     /// Returns the first other rank that has ended too early, and how. A rank that `is_through` may end: it is added to `through`, and
     /// not looked at again. Each question to the store takes at most `within`. Returns `None` if the store does not answer.
     #[cfg(feature = "nccl")]

@@ -25,7 +25,7 @@ pub(super) const TELL: Duration = Duration::from_secs(1);
 pub(super) fn tell(exchange: &Exchange, cause: Option<&Error>) -> Telling {
     let text = cause.map(Error::to_string).unwrap_or_default();
     let own = exchange.within(TELL);
-    farewell::tell(move || {
+    farewell::tell(exchange.store_number(), move || {
         let key = end_key(own.rank());
         let result = own.leave_note(&key, text.as_bytes(), TELL);
         let leave = own.note_for_later(&key);

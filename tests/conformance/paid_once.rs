@@ -255,7 +255,8 @@ fn closes(role: Role) {
         std::thread::sleep(slower(60.0));
         return;
     }
-    let limit = slower(3.0);
+    // Longer than NCCL keeps others off the device.
+    let limit = slower(7.0);
     gpucomm::set_default_timeout(limit);
     let alone = begun(&[comm.device()], limit);
     parts.iter().for_each(|part| part.set_timeout(limit));

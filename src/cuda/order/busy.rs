@@ -16,6 +16,8 @@ use super::mark::Mark;
 use super::stream::{self, Stream};
 use crate::cuda::devices::device::Device;
 #[cfg(feature = "nvshmem")]
+use crate::error::Error;
+#[cfg(feature = "nvshmem")]
 use crate::sys;
 
 /// The work of some devices that was not done when this was made.
@@ -43,9 +45,12 @@ impl Busy {
     fn of(pick: impl Fn(&Stream) -> bool) -> Self {
         let (mut streams, mut marks) = (Vec::new(), Vec::new());
         for stream in stream::all_kept().into_iter().filter(|stream| pick(stream) && is_busy(stream)) {
-            match stream.mark_if_room() {
-                Some(mark) => marks.push(mark),
-                None => streams.push(stream),
+            // Behind an event on the legacy default stream, all blocking streams would wait.
+            let has_room =
+                !stream.queue().is_legacy() && stream.in_flight().has_reserve(stream.queue()).unwrap_or(false);
+            match has_room.then(|| stream.in_flight().mark_all(stream.queue())) {
+                Some(Ok(Some(mark))) => marks.push(mark),
+                _ => streams.push(stream),
             }
         }
         Self { streams, marks }
@@ -69,6 +74,13 @@ impl Busy {
 pub(crate) fn waited_in_vain(device: Device) -> Duration {
     let streams = stream::all_kept().into_iter().filter(|stream| stream.device() == device && is_busy(stream));
     streams.filter_map(|stream| stream.given_up()).map(|error| error.waited()).max().unwrap_or_default()
+}
+
+/// A wait for work of `device`, on whatever stream, has ended with `error`.
+#[cfg(feature = "nvshmem")]
+pub(crate) fn give_up_on(device: Device, error: &Error) {
+    let streams = stream::all_kept().into_iter().filter(|stream| stream.device() == device);
+    streams.for_each(|stream| stream.give_up_all(error));
 }
 
 /// Returns true if one of `devices` is busy with anything but streams that `skip` picks. Does not wait.

@@ -57,6 +57,12 @@ fn try_enter(device: Device) -> Option<Entered> {
     (before < SHUT).then_some(entered)
 }
 
+/// Whether NCCL frees a communicator on `device` while others are kept out.
+#[cfg(feature = "nccl")]
+pub(crate) fn is_shut(device: Device) -> bool {
+    GATES_OF_DEVICES[number(device)].load(Ordering::Relaxed) >= SHUT
+}
+
 /// Enters the gate of `device` for one launch, for `operation`. Waits while the gate is shut.
 ///
 /// # Errors

@@ -393,21 +393,14 @@ impl Stream {
         }
     }
 
-    /// The same of a wait for all that is here. A stream that is done with it keeps nothing. Does not wait.
+    /// The same of a wait for all that is here. A stream that is done with it keeps nothing. Neither waits nor enqueues a mark: a call
+    /// that enqueues may wait for a lock of the driver.
     #[cold]
     pub(crate) fn give_up_all(&self, error: &Error) {
         if !self.is_drained().unwrap_or(true) {
             let unreached = self.in_flight().newest().filter(|mark| matches!(mark.reached(), Ok(false)));
-            self.give_up(unreached.or_else(|| self.mark_if_room()).as_ref(), error);
+            self.give_up(unreached.as_ref(), error);
         }
-    }
-
-    /// A mark behind all that is on the stream, where it takes a place that is there and orders nothing else. Does not wait.
-    pub(crate) fn mark_if_room(&self) -> Option<Mark> {
-        // Behind an event on the legacy default stream, all blocking streams would wait.
-        let may_take = !self.queue().is_legacy() && !self.is_captured();
-        let has_room = may_take && self.in_flight().has_reserve(self.queue()).unwrap_or(false);
-        has_room.then(|| self.in_flight().mark_all(self.queue()).ok().flatten()).flatten()
     }
 
     /// The error of a wait that was not over in time, if the stream has still not come to where that wait would have ended.

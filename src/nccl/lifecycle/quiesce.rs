@@ -39,12 +39,10 @@ const LOOKS: Duration = Duration::from_millis(10);
 const LOOKS_AT_MOST: Duration = Duration::from_millis(500);
 
 /// How long others are kept out at most: much longer than NCCL takes to free, as a kernel that begins
-/// before that is over may hold it up, and wait for a rank that it holds up.
+/// before that is over may hold it up, and wait for a rank that it holds up. Where NCCL waits for
+/// ranks of other processes before it frees anything, that takes all of this time: nobody knows
+/// when they end, and a call that is held up has a deadline, which that kernel has not.
 const KEEPS: Duration = Duration::from_secs(5);
-
-/// The same where NCCL may wait for ranks of other processes, which may not end as well, before it
-/// frees anything. Whoever ends the communicator waits no longer either.
-const KEEPS_BESIDE_OTHERS: Duration = PATIENCE;
 
 /// How long an abort waits for the work of others that goes on, or goes on again since something
 /// was stopped.
@@ -137,11 +135,9 @@ pub(super) fn undisturbed<R>(members: &[Arc<Inner>], free: impl FnOnce() -> R) -
             return free();
         }
         let (done, is_done) = mpsc::channel::<()>();
-        let has_ranks_elsewhere = members.iter().any(|inner| inner.size > inner.local_ranks.ranks().len());
-        let keeps = if has_ranks_elsewhere { KEEPS_BESIDE_OTHERS } else { KEEPS };
         return thread::scope(|scope| {
             let keeper = move || {
-                let _ = is_done.recv_timeout(keeps);
+                let _ = is_done.recv_timeout(KEEPS);
                 drop((shut, kept));
             };
             // If the thread cannot be started, its locks are dropped at once.

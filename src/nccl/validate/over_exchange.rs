@@ -50,6 +50,8 @@ const END: &str = "end";
 pub(crate) struct OverExchange {
     rank: usize,
     size: usize,
+    /// That of the exchange.
+    store_number: usize,
     /// Of these ranks alone, and for nothing else; none once the communicator has ended.
     exchange: Mutex<Option<Exchange>>,
     /// Ends when nobody listens any more.
@@ -101,6 +103,7 @@ impl OverExchange {
         Self {
             rank,
             size,
+            store_number: exchange.store_number(),
             exchange: Mutex::new(Some(exchange)),
             listener: Mutex::default(),
             leaves: Mutex::default(),
@@ -138,6 +141,11 @@ impl OverExchange {
         self.size
     }
 
+    /// The number of the store over which the ranks compare.
+    pub(super) fn store_number(&self) -> usize {
+        self.store_number
+    }
+
     pub(super) fn exchange(&self, operation: &'static str) -> Result<Exchange> {
         let ended = || Error::Aborted { operation, reason: "it has ended, and left the exchange".to_owned() };
         self.exchange.lock().clone().ok_or_else(ended)
@@ -157,7 +165,7 @@ impl OverExchange {
     /// it has ended, for ranks that wait for it to make another communicator.
     pub(crate) fn let_go(self: &Arc<Self>, how: String) {
         let this = Arc::clone(self);
-        farewell::tell(move || {
+        farewell::tell(self.store_number, move || {
             // Nothing ever comes but the end.
             let ends = [this.leaves.lock().take(), this.listener.lock().take()];
             ends.into_iter().flatten().for_each(|end| _ = end.recv_timeout(3 * farewell::PATIENCE));
@@ -441,7 +449,7 @@ impl OverExchange {
         let this = Arc::clone(self);
         let (leaves, has_left) = channel();
         *self.leaves.lock() = Some(has_left);
-        farewell::tell(move || {
+        farewell::tell(self.store_number, move || {
             let _leaves: Sender<()> = leaves;
             let note = Note::Left(how.clone()).encode();
             let _ = farewell::persist(|| this.store(this.next_round(), &note, LAST));

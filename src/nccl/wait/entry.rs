@@ -1,6 +1,7 @@
 //! The way to a communicator, and waiting for another thread that is at it.
 
 use super::pending;
+use crate::cuda;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::rank::gate::{Locked, LockedAll};
@@ -131,6 +132,12 @@ pub(crate) fn begin_visits<'a>(
 /// Another thread has not left `inner` before the deadline.
 #[cold]
 pub(crate) fn busy(inner: &Inner, operation: &'static str, deadline: &Deadline) -> Error {
+    if cuda::is_gate_shut(inner.device) {
+        let device = inner.device;
+        let detail =
+            format!("NCCL frees another communicator on {device}, and may wait for its ranks in other processes");
+        return deadline.error(operation, detail);
+    }
     let last = pending::came_last(inner).map(|told| format!("; {told}")).unwrap_or_default();
     let shares = if inner.shared_lock().is_some() { ", or on one that shares its resources" } else { "" };
     let detail = format!("another thread is inside a call on the communicator of rank {}{shares}{last}", inner.rank);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::once;
-use crate::cuda::Device;
+use crate::cuda::{Busy, Device};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nvshmem::pe::Pe;
@@ -209,13 +209,9 @@ impl Context {
         grace.until(|| Ok(inner.check_unused(OPERATION).ok()))?;
         inner.check_unused(OPERATION)?;
         let attached = self.attached;
-        inner.poll(
-            OPERATION,
-            &inner.deadline_of_work(&deadline),
-            &Awaited::All,
-            "work that uses symmetric memory",
-            || Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?),
-        )?;
+        inner.poll_work(OPERATION, &deadline, &Awaited::All, "work that uses symmetric memory", || {
+            Ok(inner.dropped.all_are_done()? && inner.world.is_done()? && inner.teams.are_done()?)
+        })?;
         let leaked = inner.dropped.leaked();
         if let Some(other) = leaked.borrowed.iter().find(|device| **device != inner.device) {
             let reason = format!(
@@ -224,7 +220,9 @@ impl Context {
             return Err(Error::InvalidUsage { operation: OPERATION, reason });
         }
         let devices = [&[inner.device][..], &leaked.devices].concat();
-        inner.idle_all(OPERATION, &Awaited::All, &inner.deadline_of_work(&deadline), &devices)?;
+        let mut busy = Busy::with(&devices);
+        let what = format!("other work on {}, all of which NVSHMEM waits for", busy.device().unwrap_or(inner.device));
+        inner.poll_work(OPERATION, &deadline, &Awaited::All, &what, || Ok(busy.is_over()))?;
         let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
         let plan = Plan::new(OPERATION, Kind::Finalize);
         inner.meet(&plan)?;

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuda::{AsSlice, AsSliceMut, DeviceBuffer, Quiet, Slice, SliceMut, drop_deadline};
+use crate::cuda::{AsSlice, AsSliceMut, DeviceBuffer, Quiet, Slice, SliceMut, drop_deadline, give_up_on};
 use crate::deadline::Deadline;
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -188,7 +188,10 @@ impl<B: Registrable> Drop for Registered<'_, B> {
         // SAFETY: it is taken once, here.
         let buffer = unsafe { ManuallyDrop::take(&mut self.buffer) };
         let deadline = self.inner.deadline_of_work(&drop_deadline());
-        if end(&self.inner, &buffer, "Registered", &deadline).is_err() {
+        if let Err(error) = end(&self.inner, &buffer, "Registered", &deadline) {
+            if matches!(error, Error::Timeout { .. }) {
+                give_up_on(self.inner.device, &error);
+            }
             leave(&self.inner, buffer);
         }
     }

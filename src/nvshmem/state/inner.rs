@@ -15,15 +15,12 @@ use super::order::Order;
 use super::own::Own;
 use super::status::Status;
 use super::teams::Teams;
-use crate::cuda::{Device, Stream, waited_in_vain};
+use crate::cuda::{Device, Stream};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::Mutex;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::watchdog::Watchdog;
-
-/// How long work is waited for that was waited for in vain before.
-const AGAIN: Duration = Duration::from_millis(100);
 
 /// The state of a context. Buffers and teams share it; the library is used by who holds the context only.
 pub(crate) struct Inner {
@@ -231,12 +228,6 @@ impl Inner {
 
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout)
-    }
-
-    /// The deadline of a wait for work of the device, and for nobody else, within a call with this one. Where somebody has waited for some
-    /// of it in vain, that counts.
-    pub(crate) fn deadline_of_work(&self, deadline: &Deadline) -> Deadline {
-        deadline.sooner(waited_in_vain(self.device).min(deadline.remaining().saturating_sub(AGAIN)))
     }
 }
 

@@ -1,11 +1,16 @@
 //! Before calls on the host: what streams still do with their memory is over.
 
+use std::time::Duration;
+
 use super::inner::Inner;
 use super::order::Order;
 use super::watchdog::Awaited;
-use crate::cuda::{Access, Lends, Turns, Used, Waits};
+use crate::cuda::{Access, Lends, Turns, Used, Waits, waited_in_vain};
 use crate::deadline::Deadline;
 use crate::error::Result;
+
+/// How long work is waited for that was waited for in vain before.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Memory, or an order, with which no stream does anything that conflicts, and no graph is launched that uses it, for as long as this is there.
 #[must_use]
@@ -85,6 +90,32 @@ impl Inner {
     ) -> Result<()> {
         self.watchdog.during_wait(operation, self.timeout, awaited, |waiting| {
             deadline.poll(operation, || what.to_owned(), || waiting.in_vain().map_or_else(&mut done, Err))
+        })
+    }
+
+    /// The deadline of a wait for work of the device, and for nobody else, which may be given up early. Where somebody has waited for some
+    /// of it in vain, that counts.
+    pub(crate) fn deadline_of_work(&self, deadline: &Deadline) -> Deadline {
+        deadline.sooner(waited_in_vain(self.device).min(deadline.remaining().saturating_sub(AGAIN)))
+    }
+
+    /// As [`poll`](Self::poll), for work of the device. As long as a stream stands still for which somebody has waited in vain, that time
+    /// counts.
+    pub(crate) fn poll_work(
+        &self,
+        operation: &'static str,
+        deadline: &Deadline,
+        awaited: &Awaited,
+        what: &str,
+        mut done: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let again = Deadline::after(AGAIN);
+        self.poll(operation, deadline, awaited, what, || {
+            let is_done = done()?;
+            if !is_done && again.expired() && deadline.sooner(waited_in_vain(self.device)).expired() {
+                return Err(deadline.error(operation, what.to_owned()));
+            }
+            Ok(is_done)
         })
     }
 }

@@ -438,6 +438,54 @@ fn an_end_after_a_wait_in_vain() {
     });
 }
 
+/// A thread has waited in vain for a stream that was done soon after. The end waits for the work of another one.
+#[test]
+fn an_end_after_a_wait_in_vain_for_another_stream() {
+    as_pes(&[1], |seat| {
+        let limit = slower(4.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let [first, second] = [(); 2].map(|()| Stream::new(seat.device).unwrap());
+        let (from, to) = (ctx.alloc::<u32>(16).unwrap(), ctx.alloc::<u32>(16).unwrap());
+        let (let_go, until) = channel::<()>();
+        first.launch_host(move || _ = until.recv()).unwrap();
+        let error = first.wait(limit * 3 / 4).expect_err("it is held up");
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        second.launch_host(move || std::thread::sleep(limit * 3 / 8)).unwrap();
+        ctx.put_on_stream(&to, &from, Pe(0), &second).unwrap();
+        drop((from, to));
+        // Before the end gives up by what was waited for.
+        drop(let_go);
+        ctx.finalize().unwrap();
+    });
+}
+
+/// What has waited in vain for one of them waits for all.
+#[test]
+fn drops_of_registered_memory_that_is_used() {
+    as_pes(&[1], |seat| {
+        let limit = slower(1.5);
+        gpucomm::set_default_timeout(limit);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let stream = Stream::new(seat.device).unwrap();
+        let to = ctx.alloc::<f32>(16).unwrap();
+        let buffer = || DeviceBuffer::<f32>::zeroed(&stream, 16).unwrap();
+        let registered = [(); 3].map(|()| ctx.register(buffer()).unwrap());
+        stream.synchronize().unwrap();
+        let (let_go, until) = channel::<()>();
+        stream.launch_host(move || _ = until.recv()).unwrap();
+        for from in &registered {
+            ctx.put_on_stream(&to, from, Pe(0), &stream).unwrap();
+        }
+        let begin = Instant::now();
+        drop(registered);
+        assert!(begin.elapsed() < limit + limit / 2, "{:?}", begin.elapsed());
+        drop(let_go);
+        stream.synchronize().unwrap();
+        drop(to);
+        ctx.finalize().unwrap();
+    });
+}
+
 /// The same without a watchdog. Until then, the others go on: memory is allocated and freed.
 #[test]
 fn calls_under_a_wait_for_a_signal() {
