@@ -81,7 +81,7 @@ impl Inner {
     pub(crate) fn idle_in_legacy_order(&self, operation: &'static str) -> Result<()> {
         let mut busy = Busy::in_legacy_order(self.device);
         let what = format!("work on streams of {} that take turns with its legacy default stream", self.device);
-        self.poll(operation, &self.deadline(), &Awaited::Nobody, &what, || Ok(busy.is_over()))
+        self.poll(operation, &self.deadline(), &Awaited::All, &what, || Ok(busy.is_over()))
     }
 
     /// The same, where the device has to be quiet by then.

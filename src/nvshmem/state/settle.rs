@@ -31,7 +31,7 @@ impl Settled<'_> {
 }
 
 impl Inner {
-    /// Waits, for no longer than the timeout, until `memory` can be used on the host.
+    /// Waits, for no longer than the timeout, until `memory` can be used on the host. Streams may wait for any PE.
     pub(crate) fn settle<'m, const N: usize>(
         &self,
         operation: &'static str,
@@ -45,8 +45,8 @@ impl Inner {
                 Access::Write => used.tracker().is_done(),
             };
             if !over()? {
-                let what = || "work on streams that uses the same memory".to_owned();
-                self.deadline().poll(operation, what, over)?;
+                let what = "work on streams that uses the same memory";
+                self.poll(operation, &self.deadline(), &Awaited::All, what, over)?;
             }
         }
         Ok(Settled { turns })

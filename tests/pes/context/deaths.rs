@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpucomm::nvshmem::{Context, Status, Sum, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE};
-use gpucomm::{Error, Result, Stream};
+use gpucomm::cuda::StreamOptions;
+use gpucomm::nvshmem::{Comparison, Context, Pe, Status, Sum, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE};
+use gpucomm::{Error, PinnedBuffer, Result, Stream};
 
 use crate::support::{End, Fate, Hooked, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
 
@@ -211,6 +212,37 @@ fn one_that_ends_after_it_has_come() {
                 assert_eq!(end.code, Some(RETURNED), "{}", report(ends));
             }
         },
+    );
+}
+
+/// A stream waits for a signal of a dead PE. Who waits for that stream on the host is told.
+#[test]
+fn host_calls_behind_a_stream_that_waits_for_a_dead_one() {
+    as_pes_that_end(
+        &[2],
+        |seat| {
+            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            if ctx.status() == Status::LimitedMpg {
+                // Streams wait for no signals where PEs share a device.
+                std::process::exit(RETURNED);
+            }
+            let options = StreamOptions { non_blocking: false, priority: 0 };
+            let stream = Stream::with_options(seat.device, options).unwrap();
+            let (mut to, signals) = (ctx.alloc::<u32>(8).unwrap(), ctx.alloc_signals(2).unwrap());
+            let pinned = PinnedBuffer::<u32>::new(8).unwrap();
+            seat.meet();
+            if seat.pe == 1 {
+                std::process::abort();
+            }
+            ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, &mut to, &stream).unwrap();
+            hurry();
+            let put = ctx.put(&to, &pinned, Pe(0));
+            assert!(matches!(put, Err(Error::Gone { rank: 1, .. })), "{put:?}");
+            let fetched = ctx.signal_fetch(signals.at(1));
+            assert!(matches!(fetched, Err(Error::Gone { rank: 1, .. })), "{fetched:?}");
+            std::process::exit(RETURNED);
+        },
+        |ends| assert_eq!(ends[0].code, Some(RETURNED), "{}", report(ends)),
     );
 }
 
