@@ -26,7 +26,7 @@ static LATE: Mutex<Vec<(usize, Instant)>> = Mutex::new(Vec::new());
 
 /// Others that are being told.
 #[derive(Default)]
-#[must_use = "the process may end before others are told"]
+#[must_use = "without `wait`, the process may end before the others are told"]
 pub(crate) struct Telling(Option<(usize, Receiver<()>)>);
 
 /// Has another thread run `tell`, which asks the store of this [number](super::Exchange::store_number).
@@ -40,7 +40,8 @@ pub(crate) fn tell(store: usize, tell: impl FnOnce() + Send + 'static) -> Tellin
 }
 
 impl Telling {
-    /// Waits until they are told, but no longer than `within`. Ends that follow each other wait so long once for a store.
+    /// Waits until they are told, but no longer than `within`. If several ends follow each other, only the first one waits
+    /// so long for a store.
     pub(crate) fn wait(self, within: Duration) {
         let Some((store, is_told)) = self.0 else { return };
         let was_late = LATE.lock().iter().any(|(known, last)| *known == store && last.elapsed() < RECENT);

@@ -61,9 +61,8 @@ impl Launch {
     /// As long as a `Launch` of the same environment is there, this is a clone of that.
     ///
     /// # Errors
-    /// [`Error::InvalidUsage`] where a launcher says half of it, or launchers contradict each other: what was seen is listed.
-    /// [`Error::InvalidUsage`] for a variable that is read and is not UTF-8. [`Error::InvalidArgument`] for one that is no number, or names
-    /// nothing that there is.
+    /// [`Error::InvalidUsage`] if a launcher says half of it, if launchers contradict each other, which the error lists, or if a
+    /// variable is not UTF-8. [`Error::InvalidArgument`] for a variable that is no number, or names nothing that exists.
     pub fn from_env() -> Result<Self> {
         static OF_ENVIRONMENT: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
         let shared = Shared::read_bytes(|name| std::env::var_os(name))?;

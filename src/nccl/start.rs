@@ -141,7 +141,7 @@ impl Communicator {
     /// - Where one comes to something else, nothing of that is launched, and all report the same [`Error::Disagreement`], at once. So they do
     ///   where one closes its communicator in place of that.
     /// - Where one does not come within the [timeout](Communicator::set_timeout), [`Error::Timeout`] says who; where its process has ended,
-    ///   [`Error::Gone`] does, at once. Either ends the communicator, as others were told that this rank comes. A wait for the device ends
+    ///   [`Error::Gone`] does, at once. Both errors end the communicator, because the others count on this rank. A wait for the device ends
     ///   it with [`Error::Aborted`] about a second after the store knows that a process has ended which had not closed its rank, if it
     ///   waits for that rank: a message needs the other end of it, a [`shrink`](Communicator::shrink) those that it does not leave out, everything
     ///   else all ranks. An operation counts until somebody has waited for it. A first operation that waits inside NCCL ends within five
@@ -158,7 +158,8 @@ impl Communicator {
     ///
     /// A message that its other end leaves unanswered as it closes is told as such, at once. Where `GPUCOMM_CHECKED` is 1, ranks that start by an
     /// id alone ([`init_rank`](Communicator::init_rank) and its like) say once, on stderr, that they have nothing to compare over.
-    /// Checked mode is for finding mistakes. It costs two trips to the store for each operation, up to three for a message, and no rank runs ahead of another.
+    /// Checked mode is for finding mistakes. Each operation costs two trips to the store, and a message up to three. No rank runs
+    /// ahead of another.
     /// Processes of one host that see each other in `/proc` compare collectives in shared memory, from the third collective on. Without it,
     /// nothing is asked and nothing waits. The ranks must not leave the exchange, nor begin its next generation, before they have closed the
     /// communicator. Where rank 0 of a [`Tcp`](crate::exchange::Tcp) has ended, which serves the others, they tell each other nothing any more:

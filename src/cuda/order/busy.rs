@@ -35,7 +35,7 @@ impl Busy {
         busy
     }
 
-    /// What the streams of `device` are busy with that take turns with its legacy default stream. Does not wait.
+    /// The work of those streams of `device` that take turns with its legacy default stream. Does not wait.
     #[cfg(feature = "nvshmem")]
     pub(crate) fn in_legacy_order(device: Device) -> Self {
         let runs_beside = |stream: &Stream| stream.flags().is_ok_and(|flags| flags & sys::cudaStreamNonBlocking != 0);
@@ -76,7 +76,7 @@ pub(crate) fn waited_in_vain(device: Device) -> Duration {
     streams.filter_map(|stream| stream.given_up()).map(|error| error.waited()).max().unwrap_or_default()
 }
 
-/// A wait for work of `device`, on whatever stream, has ended with `error`.
+/// A wait for work of `device`, on whatever stream, has ended with `error`. Counts only if that is late.
 #[cfg(feature = "nvshmem")]
 pub(crate) fn give_up_on(device: Device, error: &Error) {
     let streams = stream::all_kept().into_iter().filter(|stream| stream.device() == device);

@@ -397,14 +397,14 @@ impl Stream {
     /// that enqueues may wait for a lock of the driver.
     #[cold]
     pub(crate) fn give_up_all(&self, error: &Error) {
-        if !self.is_drained().unwrap_or(true) {
+        if matches!(error, Error::Timeout { .. }) && !self.is_drained().unwrap_or(true) {
             let unreached = self.in_flight().newest().filter(|mark| matches!(mark.reached(), Ok(false)));
             self.give_up(unreached.as_ref(), error);
         }
     }
 
     /// The error of a wait that was not over in time, if the stream has still not come to where that wait would have ended.
-    /// Without a mark, nobody knows that once there is more on the stream.
+    /// Without a mark, later work hides whether the stream has come there, so there is none.
     pub(crate) fn given_up(&self) -> Option<Error> {
         let GivenUp { mark, position, error } = self.inner.given_up.lock().clone()?;
         let is_past = match mark {
@@ -415,8 +415,8 @@ impl Stream {
         (!is_past.unwrap_or(true)).then_some(error)
     }
 
-    /// For how long somebody has waited for it in vain, as far as it has work that nobody has seen done. Does not call
-    /// CUDA, and so may count work that has been done since.
+    /// The length of the longest late wait for it, if it may still have work. Does not call CUDA, so that work may be done
+    /// that this counts.
     #[cfg(feature = "nccl")]
     pub(crate) fn may_be_given_up_after(&self) -> Duration {
         if self.in_flight().places() == 0 {

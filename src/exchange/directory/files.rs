@@ -167,7 +167,7 @@ mod tests {
             let parts: Vec<_> = path.strip_prefix(root).unwrap().iter().map(|part| part.to_str().unwrap()).collect();
             let is_name = |part: &&str| part.starts_with(['+', '~']) && part.len() <= NAME + 1;
             assert!(!parts.is_empty() && parts.iter().all(is_name), "{path:?}");
-            // What one job removes is not another one's.
+            // A job that removes its directory removes nothing of another one.
             assert!(paths.iter().all(|other| other == path || !other.starts_with(path)), "{path:?}");
         }
     }

@@ -84,12 +84,11 @@ pub(crate) fn abort_after(
     let is_held_up = quiesce::Others::of(&ranks).may_hold_up();
     let first = mark_and_free(&all);
     let patience = if is_held_up { quiesce::at_most(held_up(&ranks), deadline) } else { *deadline };
-    let again = after_deadline(waited);
-    let patience = if waited.is_zero() { patience } else { quiesce::at_most(again, &patience) };
+    let again = (!waited.is_zero()).then(|| after_deadline(waited));
+    let patience = again.map_or(patience, |again| quiesce::at_most(again, &patience));
     match wait_for_end(&ranks, &patience) {
-        false if waited.is_zero() => AbortOutcome::StillRunning,
         false => {
-            ranks.iter().for_each(|inner| inner.limit_timeout(again));
+            again.into_iter().for_each(|again| ranks.iter().for_each(|inner| inner.limit_timeout(again)));
             AbortOutcome::StillRunning
         }
         true if first => AbortOutcome::Done,

@@ -71,8 +71,8 @@ pub(super) fn waited_for(stream: &Stream) -> Duration {
     stream.given_up().map_or(Duration::ZERO, |error| error.waited())
 }
 
-/// For how long somebody may have waited in vain for work of `inner`. Does not call CUDA: kernels of
-/// `inner`, which nobody has stopped yet, may hold up such a call.
+/// The length of the longest late wait for work of `inner` that may go on. Does not call CUDA: kernels
+/// of `inner` still run, and may hold up such a call.
 pub(crate) fn may_have_waited(inner: &Inner) -> Duration {
     let Some(guard) = inner.try_lock() else { return Duration::ZERO };
     guard.streams.all().iter().map(Stream::may_be_given_up_after).max().unwrap_or_default()

@@ -189,9 +189,7 @@ impl<B: Registrable> Drop for Registered<'_, B> {
         let buffer = unsafe { ManuallyDrop::take(&mut self.buffer) };
         let deadline = self.inner.deadline_of_work(&drop_deadline());
         if let Err(error) = end(&self.inner, &buffer, "Registered", &deadline) {
-            if matches!(error, Error::Timeout { .. }) {
-                give_up_on(self.inner.device, &error);
-            }
+            give_up_on(self.inner.device, &error);
             leave(&self.inner, buffer);
         }
     }

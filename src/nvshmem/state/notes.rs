@@ -34,7 +34,7 @@ pub(crate) type Point = (u64, u64);
 pub(super) struct Absent {
     pub(super) pe: usize,
     pub(super) how: String,
-    /// Whether nobody knows if it had finalized before: the store has ended with it.
+    /// It may have finalized before it ended. The store has ended as well, and cannot say.
     pub(super) may_be_through: bool,
 }
 
@@ -142,7 +142,7 @@ impl Notes {
         self.exchange.take_note(&meeting(point));
     }
 
-    /// What is known of these PEs, for a report. Waits so long for notes that are not there.
+    /// What is known of these PEs, for a report. Waits for missing notes, for `within` at most.
     pub(super) fn report(&self, others: &[usize], absent: Option<&Absent>, within: Duration) -> String {
         let keys: Vec<_> = others.iter().map(|pe| (*pe, waits(*pe))).collect();
         let Ok(notes) = self.exchange.notes(&keys, within.min(ASK)) else { return Self::unknown(absent) };
@@ -237,7 +237,7 @@ mod tests {
         let ends = thread::spawn(move || {
             let _notes = notes(Exchange::join_within(server, LIMIT));
             let _ = have_met.recv();
-            // Dropped by a panic, the server waits for nobody.
+            // A server that a panic drops waits for no client.
             std::panic::resume_unwind(Box::new("on purpose"));
         });
         let second = notes(client.connect(1, 2).and_then(|store| Exchange::join_within(store, LIMIT)));

@@ -103,7 +103,7 @@ fn relay(mut streams: Vec<Stream>, sink: &Sink, over: &AtomicBool) -> io::Result
                     false
                 })
         });
-        // Whoever reads our output has gone, or it has no room: the ranks are told by their own pipes, as if they had written there.
+        // Our output is closed, or has no room. This closes the pipes of the ranks, so that their writes fail as well.
         done?;
     }
     streams.iter_mut().try_for_each(|stream| stream.end(sink))

@@ -191,7 +191,7 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
             let progress = &job.resources.progress;
             let batches = *progress.launched.lock();
             progress.wait(batches, || false);
-            // Where this fails, what is stopped stays stopped, and all who ask are told, of a blocking communicator too.
+            // If this fails, the communicator stays stopped. Every call that asks gets the error, blocking or not.
             heed_captures("ncclCommRevoke").inspect_err(|failure| job.fail(failure))?;
             spare_mates(&job);
             job.let_go();

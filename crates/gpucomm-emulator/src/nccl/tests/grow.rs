@@ -74,36 +74,39 @@ fn a_communicator_does_not_grow_by_the_id_of_another_child() {
     });
 }
 
+/// Has a communicator of one rank grow to two, without blocking, and passes it, the new one and the id for the other rank.
+fn grows_alone(body: impl FnOnce(Rank, Rank, ncclUniqueId) + Send + 'static) {
+    within_limit(|| {
+        set_device(0);
+        let (result, comm) = init(1, unique_id(), 0, config(true));
+        assert_eq!(result, OK, "{}", last_error());
+        let (mut grown, mut id, mut asks) = (ptr::null_mut(), ncclUniqueId { internal: [0; 128] }, config(false));
+        // SAFETY: the pointers are valid for writes, and stay so until the grow has settled.
+        unsafe {
+            assert_eq!(ncclCommGetUniqueId(comm, &mut id), OK, "{}", last_error());
+            assert_eq!(ncclCommGrow(comm, 2, &id, -1, &mut grown, &mut asks), OK, "{}", last_error());
+        }
+        body(Rank::new(0, 1, comm), Rank::new(0, 2, grown), id);
+    });
+}
+
 /// As NCCL has it, which asks the new communicator, and not the old one, whether it blocks.
 #[test]
 fn a_grow_that_does_not_block_is_watched_on_the_new_communicator() {
     alone!();
     newer("grow::a_grow_that_does_not_block_is_watched_on_the_new_communicator", || {
-        within_limit(|| {
-            set_device(0);
-            let (result, comm) = init(1, unique_id(), 0, config(true));
-            assert_eq!(result, OK, "{}", last_error());
-            let (mut grown, mut id, mut asks) = (ptr::null_mut(), ncclUniqueId { internal: [0; 128] }, config(false));
-            // SAFETY: the pointers are valid for writes, and stay so until the grow has settled.
-            unsafe {
-                assert_eq!(ncclCommGetUniqueId(comm, &mut id), OK, "{}", last_error());
-                assert_eq!(ncclCommGrow(comm, 2, &id, -1, &mut grown, &mut asks), OK, "{}", last_error());
-            }
-            let (old, new) = (Rank::new(0, 1, comm), Rank::new(0, 2, grown));
+        grows_alone(|old, new, id| {
             assert_eq!((old.state(), new.state()), (OK, ncclResult_t::ncclInProgress), "the other rank has not come");
             let newcomer = std::thread::spawn(move || {
                 set_device(1);
                 let mut comm = ptr::null_mut();
-                // SAFETY: as above.
+                // SAFETY: the pointer is valid for a write.
                 unsafe {
                     assert_eq!(ncclCommGrow(ptr::null_mut(), 2, &id, 1, &mut comm, ptr::null_mut()), OK);
                     assert_eq!(ncclCommAbort(comm), OK);
                 }
             });
-            while new.state() == ncclResult_t::ncclInProgress {
-                std::thread::yield_now();
-            }
-            assert_eq!(new.state(), OK);
+            new.settle();
             newcomer.join().expect("no panic");
             new.abort();
             old.abort();
@@ -116,18 +119,8 @@ fn a_grow_that_does_not_block_is_watched_on_the_new_communicator() {
 fn an_abort_of_the_parent_does_not_end_a_grow() {
     alone!();
     newer("grow::an_abort_of_the_parent_does_not_end_a_grow", || {
-        within_limit(|| {
-            set_device(0);
-            let (result, comm) = init(1, unique_id(), 0, config(true));
-            assert_eq!(result, OK, "{}", last_error());
-            let (mut grown, mut id, mut asks) = (ptr::null_mut(), ncclUniqueId { internal: [0; 128] }, config(false));
-            // SAFETY: the pointers are valid for writes, and stay so until the grow has settled.
-            unsafe {
-                assert_eq!(ncclCommGetUniqueId(comm, &mut id), OK, "{}", last_error());
-                assert_eq!(ncclCommGrow(comm, 2, &id, -1, &mut grown, &mut asks), OK, "{}", last_error());
-            }
-            Rank::new(0, 1, comm).abort();
-            let new = Rank::new(0, 2, grown);
+        grows_alone(|old, new, _| {
+            old.abort();
             std::thread::sleep(Duration::from_millis(100));
             assert_eq!(new.state(), ncclResult_t::ncclInProgress, "it waits for the other rank");
             new.abort();

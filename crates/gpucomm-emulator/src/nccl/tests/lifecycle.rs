@@ -163,17 +163,11 @@ fn a_non_blocking_communicator_settles_after_each_operation() {
         let (result, comm) = init(2, id, rank, config(false));
         assert_eq!(result, ncclResult_t::ncclInProgress);
         let rank = Rank::new(rank, 2, comm);
-        let settle = || {
-            while rank.state() == ncclResult_t::ncclInProgress {
-                std::thread::yield_now();
-            }
-            assert_eq!(rank.state(), OK);
-        };
-        settle();
+        rank.settle();
         let buffer = Buffer::new(&[1.0; 4]);
         for _ in 0..5 {
             assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInProgress);
-            settle();
+            rank.settle();
         }
         rank.wait();
         assert_eq!(buffer.values(), [32.0; 4]);
@@ -181,7 +175,7 @@ fn a_non_blocking_communicator_settles_after_each_operation() {
         let (mut child, mut blocking) = (std::ptr::null_mut(), config(true));
         // SAFETY: the pointers stay valid until the parent has settled.
         assert_eq!(unsafe { ncclCommSplit(rank.comm, 0, 0, &mut child, &mut blocking) }, OK);
-        settle();
+        rank.settle();
         // SAFETY: written by the split, which has settled.
         let child = unsafe { (&raw const child).read_volatile() };
         let child = Rank::new(rank.rank, 2, child);
@@ -191,7 +185,7 @@ fn a_non_blocking_communicator_settles_after_each_operation() {
         child.end();
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, ncclResult_t::ncclInProgress);
-        settle();
+        rank.settle();
         // A second one is refused, which is an asynchronous error, too: such a communicator is not to be destroyed.
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { ncclCommFinalize(rank.comm) }, ncclResult_t::ncclInvalidArgument);
@@ -356,22 +350,14 @@ fn a_revoke_is_a_job_of_its_group() {
         let (result, comm) = init(2, id, rank, config(false));
         assert_eq!(result, ncclResult_t::ncclInProgress);
         let rank = Rank::new(rank, 2, comm);
-        let settle = || {
-            let begin = Instant::now();
-            while rank.state() == ncclResult_t::ncclInProgress {
-                assert!(begin.elapsed() < LIMIT);
-                std::thread::yield_now();
-            }
-            assert_eq!(rank.state(), OK);
-        };
-        settle();
+        rank.settle();
         let buffer = Buffer::new(&[1.0; 4]);
         assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInProgress);
-        settle();
+        rank.settle();
         rank.wait();
         let held = hold_up(rank.stream);
         assert_eq!(rank.all_reduce(&buffer), ncclResult_t::ncclInProgress);
-        settle();
+        rank.settle();
         // SAFETY: takes no pointers.
         unsafe {
             assert_eq!(ncclGroupStart(), OK);
@@ -381,7 +367,7 @@ fn a_revoke_is_a_job_of_its_group() {
             assert_eq!(ncclCommRevoke(rank.comm, 0), ncclResult_t::ncclInvalidArgument);
         }
         drop(held);
-        settle();
+        rank.settle();
         rank.wait();
         rank.abort();
     });
@@ -395,11 +381,10 @@ fn a_destroy_waits_for_what_was_launched() {
         set_device(0);
         let (_, comm) = init(1, unique_id(), 0, config(false));
         let rank = Rank::new(0, 1, comm);
-        let settle = || while rank.state() == ncclResult_t::ncclInProgress {};
-        settle();
+        rank.settle();
         let (buffer, held) = (Buffer::zeros(2), hold_up(rank.stream));
         rank.to_itself(&buffer);
-        settle();
+        rank.settle();
         let comm = comm.addr();
         // SAFETY: takes no other pointers.
         let destroy = move || unsafe { ncclCommDestroy(std::ptr::without_provenance_mut(comm)) };

@@ -204,6 +204,16 @@ impl Rank {
         state
     }
 
+    /// Waits until a communicator that does not block is at rest, and well.
+    pub(super) fn settle(&self) {
+        let begin = Instant::now();
+        while self.state() == ncclResult_t::ncclInProgress {
+            assert!(begin.elapsed() < LIMIT, "it is still in progress");
+            std::thread::yield_now();
+        }
+        assert_eq!(self.state(), OK);
+    }
+
     /// The communicator's own last error.
     pub(super) fn error(&self) -> String {
         // SAFETY: as in `last_error`.

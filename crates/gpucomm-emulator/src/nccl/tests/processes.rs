@@ -224,14 +224,9 @@ fn scene() {
             let (result, comm) = init(size, id, me, config(true));
             assert_eq!(result, ncclResult_t::ncclInProgress);
             let (rank, buffer) = (Rank::new(me, size, comm), Buffer::new(&[1.0; 4]));
-            let settle = || {
-                while rank.state() == ncclResult_t::ncclInProgress {
-                    std::thread::yield_now();
-                }
-            };
-            settle();
+            rank.settle();
             assert_eq!(rank.to_itself(&buffer), ncclResult_t::ncclInProgress);
-            settle();
+            rank.settle();
             rank.wait();
         }
         "leave" => {
