@@ -9,7 +9,7 @@ use std::task::{RawWakerVTable, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use crate::lock::{Condvar, Mutex, MutexGuard};
+use crate::lock::{Condvar, Mutex, MutexGuard, is_forked};
 use crate::panicked;
 
 /// How long a call waits for a busy thread before it gets another one.
@@ -46,8 +46,14 @@ impl Pool {
     }
 }
 
-/// Has another thread run user code. Returns at once, and runs none itself unless no thread can be started.
+/// Has another thread run user code. Returns at once, and runs none itself unless no thread can be started. A forked child runs
+/// nothing: the objects that the call is about belong to the parent.
 pub(crate) fn run(call: impl FnOnce() + Send + 'static) {
+    if is_forked() {
+        // Threads of the parent may use the values that the call owns, so they are not dropped either.
+        std::mem::forget(call);
+        return;
+    }
     let mut pool = pool();
     if !pool.supervised {
         if thread::Builder::new().name("gpucomm-callbacks".into()).spawn(supervise).is_err() {

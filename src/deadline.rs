@@ -72,20 +72,25 @@ fn parse(value: Option<&OsStr>) -> Result<Option<Duration>, String> {
 fn time(text: &str) -> Option<Duration> {
     let text = text.trim();
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let seconds = match &text[number.len()..] {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" => 60.0,
-        "h" => 3600.0,
+    let unit = match &text[number.len()..] {
+        "" | "s" => 1000,
+        "ms" => 1,
+        "m" => 60_000,
+        "h" => 3_600_000,
         _ => return None,
     };
-    let time = Duration::try_from_secs_f64(number.trim_end().parse::<f64>().ok()? * seconds).ok()?;
-    (time.as_millis() > 0 && time <= LONGEST).then_some(time)
+    let number = number.trim_end();
+    // Exactly, where it is whole.
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit).filter(|time| *time > 0).map(Duration::from_millis);
+    }
+    let time = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * unit as f64 / 1000.0).ok()?;
+    (time.as_millis() > 0 && time <= LONGEST).then(|| Duration::from_millis(kept(time)))
 }
 
 /// Sets how long a call waits that is given no timeout of its own, for the whole process.
 ///
-/// Rounded to milliseconds, and at least one. [`Duration::MAX`] has calls wait for 584 million years, the longest time that is kept.
+/// Rounded up to milliseconds, and at least one. [`Duration::MAX`] has calls wait for 584 million years, the longest time that is kept.
 ///
 /// ```
 /// use std::time::Duration;
@@ -97,9 +102,9 @@ pub fn set_default_timeout(timeout: Duration) {
     DEFAULT_MS.store(kept(timeout), Ordering::Relaxed);
 }
 
-/// A timeout as it is kept: in milliseconds, at least one, and at most [`LONGEST`].
+/// A timeout as it is kept: in milliseconds, rounded up, at least one, and at most [`LONGEST`].
 pub(crate) fn kept(timeout: Duration) -> u64 {
-    u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1)
+    u64::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
 }
 
 /// A moment after which an operation gives up, and what it was allowed.
@@ -272,6 +277,8 @@ mod tests {
             (" 2 s ", ms(2000)),
             (".25", ms(250)),
             ("1ms", ms(1)),
+            ("1.9ms", ms(2)),
+            ("18446744073709551615ms", ms(u64::MAX)),
             ("1e16", ms(10_000_000_000_000_000_000)),
             ("", Ok(None)),
         ] {
@@ -283,8 +290,24 @@ mod tests {
     #[test]
     fn what_is_no_time() {
         for text in [
-            "abc", "0", "-1", "0s", "0.0001", "2 days", "2d", "inf", "nan", "1e17", "1e14h", "1e400", "s", "2s3",
-            "2,5", "--", " ",
+            "abc",
+            "0",
+            "-1",
+            "0s",
+            "0.0001",
+            "2 days",
+            "2d",
+            "inf",
+            "nan",
+            "1e17",
+            "1e14h",
+            "1e400",
+            "s",
+            "2s3",
+            "2,5",
+            "--",
+            " ",
+            "18446744073709551616ms",
         ] {
             assert_eq!(of(text), Err(text.to_owned()), "{text:?}");
         }

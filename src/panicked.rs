@@ -12,8 +12,12 @@ pub(crate) fn said(payload: &(dyn Any + Send)) -> Option<&str> {
 pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
         let text = said(&*payload).unwrap_or("(no message)").to_owned();
-        // Its destructor may panic in its turn.
-        std::mem::forget(payload);
+        forget(payload);
         text
     })
+}
+
+/// Leaves alone what was thrown: its destructor may panic in its turn.
+pub(crate) fn forget(payload: Box<dyn Any + Send>) {
+    std::mem::forget(payload);
 }

@@ -108,7 +108,7 @@ pub(crate) use devices::thread::is_off_limits;
 #[cfg(feature = "nvshmem")]
 pub(crate) use devices::thread::outside_host_functions;
 #[cfg(feature = "nccl")]
-pub(crate) use devices::thread::{is_forked, refuse};
+pub(crate) use devices::thread::{is_forked, refuse, refuse_in_child};
 pub use devices::versions::{driver_version, runtime_version};
 pub use graphs::graph::Graph;
 pub use graphs::pinned::GraphPinned;

@@ -196,8 +196,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 /// Each answer has the right number of values, and none of them is too long. A panic is an error. A
 /// store that does not wait for a value is asked more and more seldom.
 ///
-/// A forked child has the connections and files of its parent, and none of its threads. So it never
-/// drops the store: the parent would leave, or the child would wait for a thread.
+/// A forked child has the connections and files of its parent, and none of its threads. So it is
+/// refused each call, because the parent would take its answers for its own. It never drops the store:
+/// the parent would leave, or the child would wait for a thread.
 #[derive(Debug)]
 pub(super) struct Checked<S> {
     store: Arc<S>,
@@ -210,6 +211,22 @@ pub(super) struct Checked<S> {
 impl<S> Checked<S> {
     pub(super) fn new(store: S) -> Self {
         Self { store: Arc::new(store), process: std::process::id(), in_vain: AtomicU32::new(0) }
+    }
+
+    /// Calls the store by `ask`. Returns an error in a forked child, and if the store panics, which would
+    /// end a thread of this crate.
+    fn contain<T>(&self, method: &'static str, key: &str, ask: impl FnOnce(&S) -> Result<T>) -> Result<T> {
+        if self.process != std::process::id() {
+            let reason = format!(
+                "process {} has joined the exchange, and this one was forked from it: join an exchange of its own here",
+                self.process
+            );
+            return Err(Error::InvalidUsage { operation: method, reason });
+        }
+        panicked::caught(|| ask(&self.store)).unwrap_or_else(|said| {
+            let reason = format!("the store has panicked: {said}");
+            Err(Error::Exchange { operation: method, key: key.to_owned(), reason })
+        })
     }
 
     /// Pauses after an answer to a wait in which not all values were there.
@@ -236,14 +253,6 @@ fn broken_rule(
 ) -> Error {
     let reason = format!("the store has broken its rules: expected {expected}, got {got}");
     Error::Exchange { operation: method, key: key.to_owned(), reason }
-}
-
-/// Calls the store by `ask`. Returns an error if that panics, which would end a thread of this crate.
-fn contain<T>(method: &'static str, key: &str, ask: impl FnOnce() -> Result<T>) -> Result<T> {
-    panicked::caught(ask).unwrap_or_else(|said| {
-        let reason = format!("the store has panicked: {said}");
-        Err(Error::Exchange { operation: method, key: key.to_owned(), reason })
-    })
 }
 
 /// The first of some keys, for an error.
@@ -274,12 +283,12 @@ impl<S: Store> Store for Checked<S> {
     }
 
     fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
-        contain("Store::set", key, || self.store.set(key, value, within))
+        self.contain("Store::set", key, |store| store.set(key, value, within))
     }
 
     fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
         const METHOD: &str = "Store::get";
-        let values = contain(METHOD, first(keys), || self.store.get(keys, within)).inspect_err(|error| {
+        let values = self.contain(METHOD, first(keys), |store| store.get(keys, within)).inspect_err(|error| {
             if matches!(error, Error::Timeout { .. }) && !within.is_zero() {
                 self.pause();
             }
@@ -297,12 +306,12 @@ impl<S: Store> Store for Checked<S> {
     }
 
     fn add(&self, key: &str, by: i64, within: Duration) -> Result<i64> {
-        contain("Store::add", key, || self.store.add(key, by, within))
+        self.contain("Store::add", key, |store| store.add(key, by, within))
     }
 
     fn compare_and_set(&self, key: &str, expected: Option<&[u8]>, value: &[u8], within: Duration) -> Result<Swap> {
         const METHOD: &str = "Store::compare_and_set";
-        let swap = contain(METHOD, key, || self.store.compare_and_set(key, expected, value, within))?;
+        let swap = self.contain(METHOD, key, |store| store.compare_and_set(key, expected, value, within))?;
         if let Swap::Found(found) = &swap {
             check_found(METHOD, key, found.as_deref())?;
         }
@@ -310,16 +319,16 @@ impl<S: Store> Store for Checked<S> {
     }
 
     fn delete(&self, key: &str, within: Duration) -> Result<bool> {
-        contain("Store::delete", key, || self.store.delete(key, within))
+        self.contain("Store::delete", key, |store| store.delete(key, within))
     }
 
     fn clear(&self, prefix: &str, within: Duration) -> Result<()> {
-        contain("Store::clear", prefix, || self.store.clear(prefix, within))
+        self.contain("Store::clear", prefix, |store| store.clear(prefix, within))
     }
 
     fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
         const METHOD: &str = "Store::ended";
-        let ends = contain(METHOD, "", || self.store.ended(ids, within))?;
+        let ends = self.contain(METHOD, "", |store| store.ended(ids, within))?;
         if ends.len() != ids.len() {
             return Err(broken_rule(METHOD, "", format_args!("{} answers", ids.len()), ends.len()));
         }
@@ -327,7 +336,7 @@ impl<S: Store> Store for Checked<S> {
     }
 
     fn goes_with(&self, id: u64) -> Result<bool> {
-        self.store.goes_with(id)
+        self.contain("Store::goes_with", "", |store| store.goes_with(id))
     }
 
     fn again(&self, pause: Duration, within: Duration) -> Option<Result<Arc<dyn Store>>> {

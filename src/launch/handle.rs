@@ -111,7 +111,7 @@ impl Launch {
         let claim =
             Claim { launcher: Launcher::Explicit, rank, size, local_rank: None, local_size: None, seen: Vec::new() };
         claim.check().map_err(|_| Error::argument("Launch::new", "rank", format_args!("less than {size}"), rank))?;
-        let meeting = Meeting::named(store, String::new())?;
+        let meeting = Meeting::named(store, String::new(), size)?;
         let shared = Shared { claim, meeting, secret: None, device: None, meets: Meets::default() };
         Ok(Self { shared: Arc::new(shared), timeout: None })
     }

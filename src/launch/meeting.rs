@@ -42,7 +42,7 @@ pub(super) enum Meeting {
 impl Meeting {
     pub(super) fn of(environment: &Environment<'_>, claim: &Claim) -> Result<Self> {
         if let Some(store) = environment.exact(STORE) {
-            return Self::named(&store, job(environment, claim));
+            return Self::named(&store, job(environment, claim), claim.size);
         }
         if claim.size == 1 {
             return Ok(Self::Alone);
@@ -70,14 +70,18 @@ impl Meeting {
         })
     }
 
-    /// What the variable for it, or a program, has named.
-    pub(super) fn named(store: &str, job: String) -> Result<Self> {
-        let expected = "tcp://host:port, c10d://host:port or file:///directory";
+    /// What the variable for it, or a program, has named, for so many ranks.
+    pub(super) fn named(store: &str, job: String, size: usize) -> Result<Self> {
+        let expected = "tcp://host:port, c10d://host:port or file:///directory, with a port from 1 on, and an address of IPv6 in brackets";
         let wrong = || Error::argument(super::FROM_ENV, STORE, expected, format_args!("{store:?}"));
         let (kind, at) = store.split_once("://").ok_or_else(wrong)?;
         let address = || {
-            let (host, port) = at.rsplit_once(':').filter(|(host, _)| !host.is_empty()).ok_or_else(wrong)?;
-            port.parse::<u16>().map(|port| (host.to_owned(), port)).map_err(|_| wrong())
+            let is_host =
+                |host: &str| !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
+            let (host, port) = at.rsplit_once(':').filter(|(host, _)| is_host(host)).ok_or_else(wrong)?;
+            // A single rank takes any port.
+            let port = port.parse().ok().filter(|port| *port > 0 || size == 1).ok_or_else(wrong)?;
+            Ok((host.to_owned(), port))
         };
         match kind {
             "tcp" => address().map(|(host, port)| Self::Tcp { host, ports: vec![port], job }),

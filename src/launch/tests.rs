@@ -207,7 +207,7 @@ fn a_store_that_is_named_is_taken() {
         matches!(named("file:///shared/x").unwrap(), Meeting::Directory { path, .. } if path.ends_with("shared/x"))
     );
     let prefixes: std::collections::BTreeSet<_> = ["", "a", "a/b", "a%2fb", "a/", "a%"]
-        .map(|job| match Meeting::named("c10d://a:7", job.to_owned()) {
+        .map(|job| match Meeting::named("c10d://a:7", job.to_owned(), 2) {
             Ok(Meeting::C10d { prefix, .. }) => prefix,
             other => panic!("{other:?}"),
         })
@@ -215,8 +215,20 @@ fn a_store_that_is_named_is_taken() {
     assert_eq!(prefixes.len(), 6);
     // The keys of no job are some of another one's.
     assert!(prefixes.iter().all(|one| prefixes.iter().all(|other| one == other || !one.starts_with(other.as_str()))));
-    for nonsense in ["a:7", "tcp://a", "tcp://:7", "tcp://a:port", "tcp://a:70000", "file://x", "http://a:7", "c10d://"]
-    {
+    for nonsense in [
+        "a:7",
+        "tcp://a",
+        "tcp://:7",
+        "tcp://a:port",
+        "tcp://a:70000",
+        "tcp://a:0",
+        "c10d://a:0",
+        "tcp://a:1:2",
+        "tcp://::1:2",
+        "file://x",
+        "http://a:7",
+        "c10d://",
+    ] {
         let error = named(nonsense).expect_err(nonsense).to_string();
         assert!(error.contains("GPUCOMM_STORE") && error.contains("tcp://host:port"), "{error}");
     }

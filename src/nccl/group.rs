@@ -8,9 +8,10 @@ use super::calls::call::Call;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
+use super::enqueue::in_group::GroupMark;
 use super::enqueue::lonely;
 use super::enqueue::submit;
-use super::enqueue::submit::{Calls, GroupMark};
+use super::enqueue::submit::Calls;
 use crate::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 

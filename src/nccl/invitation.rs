@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::children::grow::Invited;
+use super::children::grow::{Host, Invited};
 use super::communicator::Communicator;
 use super::lifecycle::start::{self, Starting};
 use super::rank::helper::Helper;
@@ -31,6 +31,7 @@ pub struct Invitation {
 struct Local {
     /// Kept alive until the new rank has joined them.
     clique: Arc<LocalRanks>,
+    host: Host,
     config: Config,
     timeout: Duration,
 }
@@ -41,10 +42,10 @@ impl Invitation {
 
     /// Those of all who are invited to `before` ranks.
     pub(super) fn all(invited: &Invited, before: usize) -> Vec<Self> {
-        let Invited { id, key, size, clique, config, timeout } = invited;
+        let Invited { id, key, size, clique, host, config, timeout } = invited;
         let local = || {
             let clique = Arc::clone(clique.as_ref()?);
-            Some(Local { clique, config: config.clone(), timeout: *timeout })
+            Some(Local { clique, host: host.clone(), config: config.clone(), timeout: *timeout })
         };
         (before..*size).map(|rank| Self { id: *id, key: *key, size: *size, rank, local: local() }).collect()
     }
@@ -84,7 +85,8 @@ impl Invitation {
     ///
     /// # Errors
     /// [`Error::InvalidUsage`] where it is not of a clique, whose ranks compare what they do: [`Communicator::join`];
-    /// [`Error::Timeout`] where not all come in time; otherwise as [`Clique::init_all`](super::Clique::init_all).
+    /// [`Error::Timeout`] where not all come in time; [`Error::Revoked`] or [`Error::Aborted`] soon after the communicator that has
+    /// invited was revoked, or has ended, without growing; otherwise as [`Clique::init_all`](super::Clique::init_all).
     pub fn accept(self, device: Device) -> Result<Communicator> {
         const OPERATION: &str = "Invitation::accept";
         if self.local.is_none() {
@@ -101,8 +103,13 @@ impl Invitation {
         device: Device,
         options: Option<&InitOptions>,
     ) -> Result<Arc<Inner>> {
+        let host = self.local.as_ref().map(|local| local.host.clone());
         let starting = self.begin(operation, device, options, None)?;
-        starting.wait()?.into_iter().next().ok_or_else(|| start::nothing(operation))
+        let started = match host {
+            Some(host) => starting.wait_unless(|| host.cannot_grow(operation))?,
+            None => starting.wait()?,
+        };
+        started.into_iter().next().ok_or_else(|| start::nothing(operation))
     }
 
     /// The same, which goes on by itself, on the thread `helper` if there is one already.
@@ -115,7 +122,9 @@ impl Invitation {
     ) -> Result<Starting> {
         let Self { id, key, size, rank, local } = self;
         let (_clique, options) = match local {
-            Some(Local { clique, config, timeout }) => (Some(clique), InitOptions { config, timeout, checked: false }),
+            Some(Local { clique, config, timeout, .. }) => {
+                (Some(clique), InitOptions { config, timeout, checked: false })
+            }
             None => (None, options.cloned().unwrap_or_default()),
         };
         start::newcomer(operation, device, (id, key), (size, rank), &options, helper)

@@ -189,6 +189,8 @@ pub use parameter::{Parameter, ParameterType, ParameterValue};
 pub use pending::PendingCommunicator;
 pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
+#[cfg(feature = "world")]
+pub(crate) use rank::issued::Totals;
 pub use rank::state::State;
 #[cfg(feature = "world")]
 pub(crate) use raw::outside::outside_of_host_functions;

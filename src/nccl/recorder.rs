@@ -8,6 +8,7 @@ use super::flight::dump::Dump;
 #[cfg(feature = "signals")]
 use super::flight::signal;
 use super::flight::{files, panic, ras};
+use crate::cuda::refuse_in_child;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -61,6 +62,7 @@ impl Communicator {
 /// # Errors
 /// [`InvalidUsage`](Error::InvalidUsage) where a file cannot be written: the others are, all the same.
 pub fn dump_all(directory: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
+    refuse_in_child("nccl::dump_all", "NCCL")?;
     let dumps = files::all(ASKED);
     let written = files::write_each(&dumps, directory.as_ref());
     files::add_ras(dumps, directory.as_ref());

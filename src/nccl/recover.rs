@@ -121,7 +121,10 @@ impl Communicator {
         let cause = aborted(format!("rank {} recovers", self.rank()));
         // Work of this rank may still write after this, and may still hang. The other ranks wait for this
         // one no longer than the timeout of the exchange.
-        let _ = abort(std::slice::from_ref(inner), &cause, &Deadline::after(GRACE.min(exchange.timeout() / 2)));
+        let time = GRACE.min(exchange.timeout() / 2);
+        let _ = abort(std::slice::from_ref(inner), &cause, &Deadline::after(time));
+        // Since the abort, which has taken that long already.
+        inner.limit_end(time);
         drop(self);
         if let Err(error) = device.memory_info() {
             // The others do not wait for who cannot start. Where this cannot be said, they do.

@@ -4,6 +4,7 @@ use super::calls::buffers::Everywhere;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
+use super::enqueue::in_group;
 use super::enqueue::submit;
 use super::reduce_op::ReduceOp;
 use crate::cuda::{DeviceBuffer, Stream};
@@ -80,7 +81,7 @@ impl Communicator {
     ) -> Result<V> {
         let deadline = Deadline::after(self.timeout());
         let site = Site::new(operation, self.inner(), stream)?;
-        submit::outside_of_groups(operation)?;
+        in_group::outside_of_groups(operation)?;
         let values_here = values.as_mut();
         let mut buffer = DeviceBuffer::from_slice(stream, values_here)?;
         submit::one(&prepare::all_reduce(site, Everywhere::InPlace(buffer.as_slice_mut().into()), op.reduction())?)?;

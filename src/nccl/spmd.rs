@@ -1,6 +1,7 @@
 //! A program that all ranks of a clique run, each on a thread of its own.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 use std::thread;
 
 use super::clique::Clique;
@@ -11,7 +12,7 @@ use super::lifecycle::root_cause::{Failure, What, blame};
 use super::lifecycle::scope::Scope;
 use super::rank::helper;
 use super::raw::outside::outside_of_host_functions;
-use super::validate::departure::Run;
+use super::validate::presence::Run;
 use crate::error::{Error, Result};
 use crate::lock::Mutex;
 
@@ -116,6 +117,18 @@ impl Clique {
         self.collect(&program, |_| None).map_err(|(_, error)| error)
     }
 
+    /// Runs `program` on a thread for each rank, and finds the rank at fault if some fail.
+    fn run(&self, program: Program<'_>) -> Result<(), Stopped> {
+        outside_of_host_functions(SPMD)?;
+        let spmd = Spmd::new(self, program);
+        spmd.run_all()?;
+        match blame(spmd.failures.into_inner()).map(Failure::into_what) {
+            None => Ok(()),
+            Some(What::Error(rank)) => Err(Stopped::Returned(rank)),
+            Some(What::Panic(payload)) => panic::resume_unwind(payload),
+        }
+    }
+
     /// Runs `program` and collects what the ranks return. `known` gives the error as one of this crate, if it is one.
     ///
     /// Generic over what ranks return only, so that a program costs its users little to compile.
@@ -125,7 +138,7 @@ impl Clique {
         known: fn(&E) -> Option<Error>,
     ) -> Result<Vec<R>, Failed<E>> {
         let results: Vec<Mutex<Option<Result<R, E>>>> = self.ranks().iter().map(|_| Mutex::default()).collect();
-        let outcome = self.run(&|communicator| {
+        let program = |communicator: &Communicator| {
             let result = match communicator.device().set_current() {
                 Ok(_current) => program(communicator),
                 Err(error) => Err(E::from(error)),
@@ -133,7 +146,8 @@ impl Clique {
             let outcome = result.as_ref().map(drop).map_err(known);
             *results[communicator.rank()].lock() = Some(result);
             outcome
-        });
+        };
+        let outcome = self.run(&program);
         let mut results = results.into_iter().map(|result| result.into_inner());
         match outcome {
             Ok(()) => results.map(|result| result.and_then(Result::ok)).collect::<Option<_>>().ok_or_else(|| {
@@ -147,76 +161,89 @@ impl Clique {
             }
         }
     }
+}
 
-    /// Runs `program` on a thread for each rank.
-    fn run(&self, program: &(dyn Fn(&Communicator) -> Result<(), Option<Error>> + Sync)) -> Result<(), Stopped> {
-        outside_of_host_functions(SPMD)?;
-        let ranks = self.ranks();
-        let scope = Scope::new();
-        let presence = ranks.first().and_then(|first| first.inner().validation.in_process());
-        let presence = presence.map(|in_process| in_process.ledger.presence());
-        let program_run = presence.map(Run::begin);
-        let failures = Mutex::new(Vec::new());
-        let fail = |communicator: &Communicator, failure: Failure| {
-            let reason = failure.text().to_owned();
-            // An error of the program's own, or a panic, says nothing of a wait.
-            let waited = failure.waited().max(in_vain::may_have_waited(communicator.inner()));
-            let is_first = {
-                let mut failures = failures.lock();
-                failures.push(failure);
-                failures.len() == 1
-            };
-            if is_first {
-                let _ = abort_members(ranks, scope.fail(&reason), reason, waited);
-            }
-        };
-        let run = |communicator: &Communicator| {
-            let rank = communicator.rank();
-            let _joined = scope.join();
-            let _here = program_run.as_ref().map(Run::here);
-            presence.into_iter().for_each(|presence| presence.drive(rank));
-            let attempt = panic::catch_unwind(AssertUnwindSafe(|| {
-                if self.is_pinned() {
-                    // Where it is not known what is near, nothing is lost but time.
-                    let _ = communicator.device().pin_thread();
-                }
-                program(communicator)
-            }));
-            match attempt {
-                Ok(Ok(())) => program_run.iter().for_each(|run| run.returns(rank)),
-                Ok(Err(known)) => {
-                    let ended = communicator.inner().cause();
-                    fail(communicator, Failure::returned(rank, known.as_ref(), ended));
-                }
-                Err(payload) => fail(communicator, Failure::panicked(rank, payload)),
-            }
-        };
-        // Held until all threads are there, or one is not to be had.
-        let go = Mutex::new(true);
+/// A program that reports an error of this crate, if its error is one.
+type Program<'p> = &'p (dyn Fn(&Communicator) -> Result<(), Option<Error>> + Sync);
+
+/// One run of a program on all ranks of a clique.
+struct Spmd<'c> {
+    clique: &'c Clique,
+    program: Program<'c>,
+    /// Owns the communicators that the program makes.
+    scope: Arc<Scope>,
+    /// Which programs have returned. `None` if the ranks do not compare their calls in this process.
+    programs: Option<Run<'c>>,
+    failures: Mutex<Vec<Failure>>,
+}
+
+impl<'c> Spmd<'c> {
+    fn new(clique: &'c Clique, program: Program<'c>) -> Self {
+        let in_process = clique.ranks().first().and_then(|first| first.inner().validation.in_process());
+        let programs = in_process.map(|in_process| Run::begin(in_process.ledger.presence()));
+        Self { clique, program, scope: Scope::new(), programs, failures: Mutex::default() }
+    }
+
+    /// Runs the program on a thread for each rank. No rank starts before every thread is there: a thread that cannot be
+    /// started is an error, and leaves the clique as it was.
+    fn run_all(&self) -> Result<()> {
+        let may_start = Mutex::new(true);
         thread::scope(|scope| {
-            let mut held = go.lock();
-            let start = |rank| {
-                let (run, go) = (&run, &go);
-                let wait_and_run = move || {
-                    let go = *go.lock();
-                    if go {
-                        run(rank);
+            let mut held = may_start.lock();
+            let start = |communicator| {
+                let may_start = &may_start;
+                let run = move || {
+                    let may_start = *may_start.lock();
+                    if may_start {
+                        self.run_rank(communicator);
                     }
                 };
-                thread::Builder::new().name(format!("gpucomm r{}", rank.rank())).spawn_scoped(scope, wait_and_run)
+                thread::Builder::new().name(format!("gpucomm r{}", communicator.rank())).spawn_scoped(scope, run)
             };
-            let threads: std::io::Result<Vec<_>> = ranks.iter().map(start).collect();
+            let threads: std::io::Result<Vec<_>> = self.clique.ranks().iter().map(start).collect();
             *held = threads.is_ok();
             drop(held);
             let threads = threads.map_err(|error| helper::cannot_start(SPMD, &error))?;
             // A panic that is not in `failures` leaves the rank without a result, which `collect` reports.
             threads.into_iter().for_each(|thread| drop(thread.join()));
-            Ok::<_, Error>(())
-        })?;
-        match blame(failures.into_inner()).map(Failure::into_what) {
-            None => Ok(()),
-            Some(What::Error(rank)) => Err(Stopped::Returned(rank)),
-            Some(What::Panic(payload)) => panic::resume_unwind(payload),
+            Ok(())
+        })
+    }
+
+    /// Runs the program of one rank, on this thread.
+    fn run_rank(&self, communicator: &Communicator) {
+        let rank = communicator.rank();
+        let _joined = self.scope.join();
+        let _here = self.programs.as_ref().map(|programs| programs.here(rank));
+        let attempt = panic::catch_unwind(AssertUnwindSafe(|| {
+            if self.clique.is_pinned() {
+                // Pinning only saves time, so a device whose CPUs are not known is no error.
+                let _ = communicator.device().pin_thread();
+            }
+            (self.program)(communicator)
+        }));
+        match attempt {
+            Ok(Ok(())) => self.programs.iter().for_each(|programs| programs.returns(rank)),
+            Ok(Err(known)) => {
+                let ended = communicator.inner().cause();
+                self.fail(communicator, Failure::returned(rank, known.as_ref(), ended));
+            }
+            Err(payload) => self.fail(communicator, Failure::panicked(rank, payload)),
+        }
+    }
+
+    /// Records the failure of a rank. The first one aborts the clique, and the communicators that the program has made.
+    fn fail(&self, communicator: &Communicator, failure: Failure) {
+        let reason = failure.text().to_owned();
+        // The program's own error, or a panic, does not say how long the rank has waited.
+        let waited = failure.waited().max(in_vain::may_have_waited(communicator.inner()));
+        let is_first = {
+            let mut failures = self.failures.lock();
+            failures.push(failure);
+            failures.len() == 1
+        };
+        if is_first {
+            let _ = abort_members(self.clique.ranks(), self.scope.fail(&reason), reason, waited);
         }
     }
 }

@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use super::at::At;
 use super::counters::count;
+use super::forked;
 use super::guarded::caught;
 use super::park::wait_for;
 use super::request::Request;
 use super::stage::{Ended, Outcome, Stage, State};
 use super::task::{Begun, Meta, Task, Ticket};
 use super::terms::Terms;
-use super::told;
+use super::traced;
 use super::why::{Failed, Reason};
 use crate::callbacks;
-use crate::cuda::{is_forked, refuse};
+use crate::cuda::refuse_in_child;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
@@ -31,7 +32,7 @@ pub(super) struct Shared<R: Request> {
 
 impl<R: Request> fmt::Debug for Shared<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = self.state().stage.name();
+        let stage = forked::lock(&self.state).map_or("lost by a fork", |state| state.stage.name());
         write!(f, "{} of rank {}: {stage}", self.meta.operation, self.meta.terms.rank)
     }
 }
@@ -55,7 +56,7 @@ impl<R: Request> Shared<R> {
             Some((Reason::Cancelled, _)) => count(&counters.cancelled),
             Some(_) => count(&counters.failed),
         }
-        told::answered(&self.meta, failure.as_ref().map(|(_, error)| error));
+        traced::answered(&self.meta, failure.as_ref().map(|(_, error)| error));
         let ended = Ended { request, failure: failure.map(Box::new) };
         let mut state = self.state();
         let unwanted = if state.wanted {
@@ -80,7 +81,7 @@ impl<R: Request> Shared<R> {
 
     /// Cancels it unless it has begun; whether it was cancelled.
     fn cancel(&self) -> bool {
-        let state = self.state();
+        let Some(state) = forked::lock(&self.state) else { return false };
         match &state.stage {
             Stage::Queued(_) if self.meta.ticket.cancel() => {
                 // This is the thread of the user who has the answer.
@@ -94,9 +95,9 @@ impl<R: Request> Shared<R> {
         }
     }
 
-    /// Nobody wants its answer any more.
+    /// The [`Answer`] was dropped.
     fn leave(&self) {
-        let mut state = self.state();
+        let Some(mut state) = forked::lock(&self.state) else { return };
         state.wanted = false;
         let over = match &mut state.stage {
             Stage::Over(ended) => ended.request.take(),
@@ -188,7 +189,7 @@ impl<R: Request> Task for Shared<R> {
                 self.meta.terms.counters.enqueued.count(self.meta.terms.rank);
                 state.stage = Stage::Running(request);
                 drop(state);
-                told::enqueued(&self.meta);
+                traced::enqueued(&self.meta);
                 Begun::Enqueued
             }
             Err(error) => {
@@ -236,6 +237,12 @@ impl<R: Request> Task for Shared<R> {
     fn is_answered(&self) -> bool {
         matches!(self.state().stage, Stage::Over(_) | Stage::Told)
     }
+}
+
+/// There is no answer in a forked child: the threads that would give it are not there.
+fn lost_by_a_fork<B>(operation: &'static str) -> Failed<B> {
+    let error = refuse_in_child(operation, "CUDA").err();
+    error.map_or_else(|| told_already(operation), |error| Failed::new(Reason::Failed, error, None))
 }
 
 fn told_already<B>(operation: &'static str) -> Failed<B> {
@@ -295,15 +302,14 @@ impl<R: Request> Answer<R> {
     pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> bool {
         let is_over = |state: &State<R>| matches!(state.stage, Stage::Over(_) | Stage::Told);
         {
-            let state = self.shared.state();
+            let Some(state) = forked::lock(&self.shared.state) else { return true };
             if is_over(&state) {
                 return true;
             }
-            if is_forked() {
+            // The threads that would answer are not in a forked child.
+            if let Err(error) = refuse_in_child(self.shared.meta.operation, "CUDA") {
                 drop(state);
-                // The threads that would answer are not in this process.
-                let forked = refuse(self.shared.meta.operation, "CUDA");
-                forked.unwrap_or_else(|error| self.shared.refuse(Reason::Failed, error));
+                self.shared.refuse(Reason::Failed, error);
                 return true;
             }
             if state.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
@@ -321,25 +327,27 @@ impl<R: Request> Answer<R> {
         over
     }
 
-    /// It, which there is.
+    /// Takes the outcome. To be called only when it is ready.
     pub(super) fn take(&mut self) -> Outcome<R> {
         let operation = self.shared.meta.operation;
-        let mut state = self.shared.state();
+        let Some(mut state) = forked::lock(&self.shared.state) else { return Err(lost_by_a_fork(operation)) };
         match std::mem::replace(&mut state.stage, Stage::Told) {
             Stage::Over(ended) => {
                 drop(state);
                 ended.outcome(operation)
             }
+            Stage::Told => Err(told_already(operation)),
+            // A thread of the parent of this forked child was about to answer.
             other => {
                 state.stage = other;
-                Err(told_already(operation))
+                Err(lost_by_a_fork(operation))
             }
         }
     }
 
     /// Whether there is one.
     pub fn is_ready(&self) -> bool {
-        matches!(self.shared.state().stage, Stage::Over(_))
+        forked::lock(&self.shared.state).is_none_or(|state| matches!(state.stage, Stage::Over(_)))
     }
 
     /// Cancels the request, unless it has begun; whether it was cancelled. Its answer has the buffers then.

@@ -3,16 +3,19 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::completion::Looks;
+use super::completion::Poller;
 use super::counters::{Counters, count};
+use super::forked;
 use super::listen;
+use super::note::Note;
 use super::options::{WhileDown, WorldOptions};
 use super::order::{self, Order};
 use super::queue::{Left, Queue};
 use super::seat::{Generation, Seat};
-use super::told;
+use super::traced;
 use super::vitals::{Phase, Vitals};
 use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
@@ -44,6 +47,8 @@ pub(super) struct Core {
     pub(super) turn: Mutex<()>,
     /// Whether an attempt to rebuild it by itself is under way.
     pub(super) rebuilding: AtomicBool,
+    /// Whether it was closed, and its queues take no more requests.
+    settled: AtomicBool,
     /// Held while requests are put into several queues.
     pub(super) together: Mutex<()>,
     now: Mutex<Option<Arc<Generation>>>,
@@ -66,6 +71,14 @@ pub(super) enum Way<'a> {
 /// How long what the device has may take to end, after an abort.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The same after a missed deadline.
+const PATIENCE_WHEN_LATE: Duration = Duration::from_secs(2);
+
+/// How long the end of a generation that has failed for `cause` may take.
+pub(super) fn patience(cause: &Error) -> Duration {
+    if cause.waited().is_zero() { PATIENCE } else { PATIENCE_WHEN_LATE }
+}
+
 /// How long a thread that is inside code of the user's may take to return, after an abort, until what it was at is answered if that is too late.
 const SOON: Duration = Duration::from_millis(500);
 
@@ -78,6 +91,7 @@ impl Core {
             source: Mutex::new(source),
             turn: Mutex::default(),
             rebuilding: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
             together: Mutex::default(),
             now: Mutex::default(),
             next: Mutex::default(),
@@ -86,7 +100,7 @@ impl Core {
     }
 
     pub(super) fn now(&self) -> Option<Arc<Generation>> {
-        self.now.lock().clone()
+        forked::lock(&self.now)?.clone()
     }
 
     /// What tells this that a generation has failed.
@@ -101,7 +115,7 @@ impl Core {
 
     /// A request has failed, in a way that perhaps ends the communicator.
     fn alarmed(&self, number: u64, error: &Error) {
-        // One that begins now has begun then.
+        // Waits until a `begin` that is under way has published its generation.
         drop(self.next.lock());
         let Some(generation) = self.now().filter(|generation| generation.number == number) else { return };
         let alone = matches!(error, Error::InvalidUsage { .. } | Error::InvalidArgument { .. });
@@ -130,7 +144,7 @@ impl Core {
     /// Stops a generation that has failed: when this returns, all that it had is answered. What the
     /// device has may take `patience` to end.
     pub(super) fn end(&self, generation: &Generation, cause: &Error, patience: Duration) {
-        let telling = self.tell_others(Some(cause));
+        let telling = self.tell_others(&Note::Failed(cause.to_string()));
         Self::refuse_queued(generation, Reason::Down, cause);
         let communicators: Vec<_> = generation.seats.iter().filter_map(|seat| seat.communicator()).collect();
         let abort = |deadline: &Deadline| {
@@ -154,7 +168,7 @@ impl Core {
         });
         if generation.left() > 0 {
             // What the device still has is freed when it is done with it; what a completion keeps is answered without it.
-            generation.seats.iter().for_each(|seat| seat.looks.give_up(&cause.later("World")));
+            generation.seats.iter().for_each(|seat| seat.poller.give_up(&cause.later("World")));
             let soon = Deadline::after(patience.min(SOON));
             wait(&soon, &|| generation.seats.iter().any(|seat| seat.is_busy()));
         }
@@ -210,18 +224,18 @@ impl Core {
             Ok(made) => made,
             Err(error) => {
                 alive.store(false, Ordering::Release);
-                self.tell_others(Some(&error)).wait(listen::TELL);
+                self.tell_others(&Note::Failed(error.to_string())).wait(listen::TELL);
                 close(&error).into_iter().for_each(|left| left.refuse(Reason::Down, &error));
                 return Err(error);
             }
         };
         if !is_up {
             let error = refused("the world was shut down".to_owned());
-            self.end(&generation, &error, PATIENCE);
+            self.end(&generation, &error, patience(&error));
             generation.seats.iter().for_each(|seat| drop(seat.take_communicator()));
             return Err(error);
         }
-        told::up(number, size);
+        traced::up(number, size);
         if number > 1 {
             count(&self.counters.rebuilt);
         }
@@ -237,10 +251,10 @@ impl Core {
         Ok(())
     }
 
-    /// Tells ranks elsewhere that this one has ended: why it has failed, if it has.
-    pub(super) fn tell_others(&self, cause: Option<&Error>) -> Telling {
+    /// Tells ranks elsewhere how this one has ended.
+    pub(super) fn tell_others(&self, note: &Note) -> Telling {
         match &*self.source.lock() {
-            Source::Far(exchange) => listen::tell(exchange, cause),
+            Source::Far(exchange) => listen::tell(exchange, note),
             Source::Here | Source::Given => Telling::default(),
         }
     }
@@ -254,10 +268,10 @@ impl Core {
     ) -> Result<Arc<Generation>> {
         let mut seats = Vec::with_capacity(communicators.len());
         for (communicator, (_, queue)) in communicators.into_iter().zip(queues) {
-            let looks = Looks::new(communicator.aborter(), Box::new(self.alarm(number)));
-            seats.push(Arc::new(Seat::new(number, communicator, Arc::clone(queue), looks)?));
+            let poller = Poller::new(communicator.aborter(), Box::new(self.alarm(number)));
+            seats.push(Arc::new(Seat::new(number, communicator, Arc::clone(queue), poller)?));
         }
-        let order = self.order(number, &seats, alive)?;
+        let (order, threads) = self.order(number, &seats, alive)?;
         for (rank, queue) in queues {
             for lane in queue.waiting() {
                 // Who waits for room asks again when this is over.
@@ -265,7 +279,7 @@ impl Core {
             }
         }
         let queues = queues.to_vec();
-        let generation = Arc::new(Generation { number, seats, queues, order, cause: OnceLock::new() });
+        let generation = Arc::new(Generation { number, seats, queues, order, threads, cause: OnceLock::new() });
         for seat in &generation.seats {
             seat.start(self.options.spin, self.alarm(number))?;
         }
@@ -276,22 +290,39 @@ impl Core {
         Queue::new(self.options.queue, self.options.sequenced)
     }
 
-    fn order(&self, number: u64, seats: &[Arc<Seat>], alive: &Arc<AtomicBool>) -> Result<Order> {
+    /// The order of the requests, and the threads that use the store for this generation.
+    fn order(&self, number: u64, seats: &[Arc<Seat>], alive: &Arc<AtomicBool>) -> Result<(Order, Vec<JoinHandle<()>>)> {
         let (me, alive) = (Weak::clone(&self.me), Arc::clone(alive));
         let goes_on = move || alive.load(Ordering::Acquire) && me.upgrade().is_some_and(|core| core.is_up(number));
         match (&*self.source.lock(), seats) {
             (Source::Far(exchange), [seat, ..]) => {
                 let (leaves, left) = mpsc::channel();
-                let leaves = move |rank| leaves.send(rank).unwrap_or_default();
-                listen::others(exchange, goes_on.clone(), leaves, self.alarm(number))?;
+                let (stays, alarm) = (Arc::clone(seat), self.alarm(number));
+                let leaves = move |rank, issued| {
+                    leaves.send(rank).unwrap_or_default();
+                    if let Some(error) = stays.leaves(rank, issued) {
+                        alarm(&error);
+                    }
+                };
+                let listens = listen::others(exchange, goes_on.clone(), leaves, self.alarm(number))?;
                 if !self.options.sequenced {
-                    return Ok(Order::None);
+                    return Ok((Order::None, vec![listens]));
                 }
-                order::follow(exchange, &seat.queue, left, goes_on, self.alarm(number))
+                let (order, follow) = order::follow(exchange, &seat.queue, left, goes_on, self.alarm(number))?;
+                Ok((order, follow.into_iter().chain([listens]).collect()))
             }
-            _ if self.options.sequenced => Ok(Order::here()),
-            _ => Ok(Order::None),
+            _ if self.options.sequenced => Ok((Order::here(), Vec::new())),
+            _ => Ok((Order::None, Vec::new())),
         }
+    }
+
+    /// Records that the world was closed, and that its queues take no more requests.
+    pub(super) fn settle(&self) {
+        self.settled.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
     }
 
     /// Whether that generation goes on, or has yet to begin.
@@ -299,8 +330,11 @@ impl Core {
         match self.vitals.now() {
             (now, Phase::Up) => now == number,
             (now, Phase::Down) => now < number,
-            // What is drained still needs its order.
-            (now, _) => now == number && self.now().is_some_and(|generation| generation.left() > 0),
+            // What is drained still needs its order, and is told of ranks that end.
+            (now, _) => {
+                let has_work = || self.now().is_some_and(|generation| generation.left() > 0 || !generation.is_idle());
+                now == number && (!self.is_settled() || has_work())
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::core::{Core, PATIENCE};
+use super::core::{Core, patience};
 use super::guarded::{dropped, guarded};
 use super::options::Rebuild;
 use super::queue::Queue;
@@ -54,7 +54,12 @@ fn round(core: &Arc<Core>, ended: &mut u64, plan: &mut Option<Plan>) -> bool {
     match core.vitals.now() {
         // What is drained keeps its deadlines.
         (_, Phase::Closed) => match core.now() {
-            Some(generation) if core.pending() > 0 => look_for_late(core, &generation),
+            Some(generation) if core.pending() > 0 || !core.is_settled() => {
+                if let Some(error) = generation.waits_in_vain() {
+                    core.fail(&generation, &error);
+                }
+                look_for_late(core, &generation);
+            }
             _ => return false,
         },
         (_, Phase::Up) => look(core),
@@ -74,7 +79,7 @@ fn round(core: &Arc<Core>, ended: &mut u64, plan: &mut Option<Plan>) -> bool {
 fn look(core: &Core) {
     let Some(generation) = core.now() else { return };
     // Where nothing is under way, nobody else sees that a device is lost.
-    if let Some(error) = generation.failure().or_else(|| generation.lost()) {
+    if let Some(error) = generation.failure().or_else(|| generation.lost()).or_else(|| generation.waits_in_vain()) {
         core.fail(&generation, &error);
         return;
     }
@@ -125,7 +130,7 @@ fn begin_end(core: &Arc<Core>) {
 
 fn end(core: &Core) {
     if let (Some(generation), Some(cause)) = (core.now(), core.vitals.health().cause) {
-        core.end(&generation, &cause, PATIENCE);
+        core.end(&generation, &cause, patience(&cause));
     }
     core.vitals.ended();
 }

@@ -1,32 +1,28 @@
 //! What processes tell each other of a world: that it has failed, or that one has left.
 
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::note::Note;
 use super::threads::spawn;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::exchange::farewell::{self, Telling};
 use crate::exchange::{Came, Exchange};
+use crate::nccl::Totals;
 
 /// How long a look into the store takes.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// The note that a rank leaves when it ends.
-pub(super) fn end_key(rank: usize) -> String {
-    format!("world/end/{rank}")
-}
+pub(super) const LOOK: Duration = Duration::from_millis(250);
 
 /// How long one attempt to tell the others takes.
 pub(super) const TELL: Duration = Duration::from_secs(1);
 
-/// Has another thread tell the others that this rank has failed, or, without a cause, leaves in good order. If the store does
-/// not take that in time, tells them again later.
-pub(super) fn tell(exchange: &Exchange, cause: Option<&Error>) -> Telling {
-    let text = cause.map(Error::to_string).unwrap_or_default();
+/// Has another thread tell the others how this rank ends. If the store does not take that in time, tells them again later.
+pub(super) fn tell(exchange: &Exchange, note: &Note) -> Telling {
+    let text = note.to_text();
     let own = exchange.within(TELL);
     farewell::tell(exchange.store_number(), move || {
-        let key = end_key(own.rank());
+        let key = Note::key(own.rank());
         let result = own.leave_note(&key, text.as_bytes(), TELL);
         let leave = own.note_for_later(&key);
         drop(own);
@@ -55,28 +51,28 @@ fn tell_again(leave: impl Fn() -> Option<Result<()>>) {
 }
 
 /// Has a thread listen what becomes of the others, as long as `goes_on` says so. `leaves` is called with each rank that
-/// leaves in good order.
+/// leaves in good order, and what it has issued.
 pub(super) fn others(
     exchange: &Exchange,
     goes_on: impl Fn() -> bool + Send + 'static,
-    leaves: impl Fn(usize) + Send + 'static,
+    leaves: impl Fn(usize, Totals) + Send + 'static,
     fails: impl Fn(&Error) + Send + 'static,
-) -> Result<()> {
+) -> Result<JoinHandle<()>> {
     let own = exchange.within(LOOK);
     let run = move || {
         let mut left: Vec<_> = (0..own.size()).filter(|rank| *rank != own.rank()).collect();
         while !left.is_empty() && goes_on() {
             match look(&own, &left) {
                 Ok(gone) => {
-                    left.retain(|rank| !gone.contains(rank));
-                    gone.into_iter().for_each(&leaves);
+                    left.retain(|rank| gone.iter().all(|(gone, _)| gone != rank));
+                    gone.into_iter().for_each(|(rank, issued)| leaves(rank, issued));
                 }
                 Err(Heard::Failed(error)) => return fails(&error),
                 Err(Heard::Nothing) => thread::sleep(LOOK),
             }
         }
     };
-    spawn("gpucomm-others", run).map(drop)
+    spawn("gpucomm-others", run)
 }
 
 enum Heard {
@@ -84,10 +80,10 @@ enum Heard {
     Nothing,
 }
 
-/// Who has left in good order.
-fn look(exchange: &Exchange, ranks: &[usize]) -> Result<Vec<usize>, Heard> {
+/// Who has left in good order, and what they have issued.
+fn look(exchange: &Exchange, ranks: &[usize]) -> Result<Vec<(usize, Totals)>, Heard> {
     const OPERATION: &str = "World";
-    let keys: Vec<_> = ranks.iter().map(|rank| (*rank, end_key(*rank))).collect();
+    let keys: Vec<_> = ranks.iter().map(|rank| (*rank, Note::key(*rank))).collect();
     let came = exchange.notes(&keys, LOOK).map_err(|error| match error {
         Error::Gone { .. } => Heard::Failed(error),
         _ => Heard::Nothing,
@@ -96,11 +92,13 @@ fn look(exchange: &Exchange, ranks: &[usize]) -> Result<Vec<usize>, Heard> {
     for (rank, came) in ranks.iter().zip(came) {
         match came {
             Came::NotYet => {}
-            Came::Value(text) if text.is_empty() => gone.push(*rank),
-            Came::Value(text) => {
-                let reason = format!("rank {rank}: {}", String::from_utf8_lossy(&text));
-                return Err(Heard::Failed(Error::Aborted { operation: OPERATION, reason }));
-            }
+            Came::Value(text) => match Note::of(&String::from_utf8_lossy(&text)) {
+                Note::Left(issued) => gone.push((*rank, issued)),
+                Note::Failed(reason) => {
+                    let reason = format!("rank {rank}: {reason}");
+                    return Err(Heard::Failed(Error::Aborted { operation: OPERATION, reason }));
+                }
+            },
             Came::Ended(how) => return Err(Heard::Failed(Error::Gone { operation: OPERATION, rank: *rank, how })),
         }
     }

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::lane::{LONGEST, Lane, key_of, takes_part};
-use super::listen::end_key;
+use super::note::Note;
 use super::queue::Queue;
 use super::threads::spawn;
 use crate::error::{Error, Result};
@@ -56,7 +57,7 @@ impl Order {
                     members().for_each(|(_, queue)| queue.turn(Arc::clone(&key)));
                 }
                 if members().all(|(rank, _)| known.submitted.get(rank) == Some(&known.turns)) {
-                    // All have come: nothing is to be known of it until somebody comes again.
+                    // All members have submitted theirs: the entry can go.
                     lanes.remove(&key);
                 }
                 first
@@ -84,7 +85,7 @@ fn entry(number: i64) -> String {
 }
 
 /// Follows the log of the store for one rank, and adds to it, on three threads that end when `goes_on` says no. `left` gives
-/// the ranks that leave in good order.
+/// the ranks that leave in good order. Returns the threads too.
 ///
 /// # Errors
 /// [`Error::InvalidUsage`] where no thread can be started.
@@ -94,10 +95,10 @@ pub(super) fn follow(
     left: Receiver<usize>,
     goes_on: impl Fn() -> bool + Clone + Send + 'static,
     fails: impl Fn(&Error) + Clone + Send + 'static,
-) -> Result<Order> {
+) -> Result<(Order, [JoinHandle<()>; 3])> {
     let (sender, receiver) = mpsc::channel();
     let (own, still, failed) = (exchange.within(Duration::from_secs(10)), goes_on.clone(), fails.clone());
-    spawn("gpucomm-turns", move || {
+    let appends = spawn("gpucomm-turns", move || {
         if let Err(error) = append(&own, &receiver, &still) {
             failed(&error);
         }
@@ -105,13 +106,13 @@ pub(super) fn follow(
     let (own, queue) = (exchange.within(LOOK), Arc::clone(queue));
     let (mut log, positions) = (Log::new(exchange.within(LOOK)), mpsc::channel());
     let still = goes_on.clone();
-    spawn("gpucomm-order", move || {
+    let reads = spawn("gpucomm-order", move || {
         if let Err(error) = read(&own, &queue, &left, &positions.0, &goes_on) {
             fails(&error);
         }
     })?;
-    spawn("gpucomm-turns-read", move || log.clean(&positions.1, &still))?;
-    Ok(Order::Far(sender))
+    let cleans = spawn("gpucomm-turns-read", move || log.clean(&positions.1, &still))?;
+    Ok((Order::Far(sender), [appends, reads, cleans]))
 }
 
 /// Adds turns to the log: all that have come meanwhile in one entry.
@@ -216,7 +217,7 @@ impl Log {
         let position = |rank: usize| format!("world/turns/read/{rank}");
         let (rank, size) = (self.exchange.rank(), self.exchange.size());
         self.exchange.leave_note(&position(rank), self.read.to_string().as_bytes(), LOOK)?;
-        let keys: Vec<_> = (0..size).map(end_key).chain((0..size).map(position)).chain([FIRST.to_owned()]).collect();
+        let keys: Vec<_> = (0..size).map(Note::key).chain((0..size).map(position)).chain([FIRST.to_owned()]).collect();
         let notes = self.exchange.notes_now(&keys)?;
         let number = |note: &Option<Vec<u8>>| std::str::from_utf8(note.as_deref()?).ok()?.parse::<i64>().ok();
         // A rank that has ended reads no more entries. The first of the others removes them.

@@ -1,4 +1,4 @@
-//! The requests that wait for a rank.
+//! The queue of requests of one rank.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::completion::Looks;
+use super::completion::Poller;
 use super::guarded::dropped;
 use super::lane::{Lane, NO_LANE, key_of};
 use super::task::{Meta, Task};
@@ -15,41 +15,41 @@ use crate::callbacks;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hint::Apart;
-use crate::lock::{Condvar, Mutex, MutexGuard};
+use crate::lock::{Condvar, Mutex, MutexGuard, is_forked};
 
-/// The requests that wait for a rank, up to a bound.
+/// The queue of requests of one rank, with a bound.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Apart<Mutex<State>>,
-    /// Something has come, for the thread of the rank.
+    /// Wakes the thread of the rank when a request has come.
     came: Condvar,
-    /// There is room, for who waits for it.
+    /// Wakes the threads that wait for room.
     left: Condvar,
-    /// Changes whenever something comes: for who spins.
+    /// Changes whenever a request comes. The thread of the rank watches it while it spins.
     signs: Apart<AtomicUsize>,
     bound: usize,
 }
 
-/// What each request needs fits into two cache lines, which go from who submits to the thread of the rank; the rest stands elsewhere.
+/// What every request touches. It fits into two cache lines, which move from the submitting thread to the thread of the rank.
 #[derive(Debug, Default)]
 struct State {
-    /// As they came; where there is a sequencer, nothing.
+    /// The requests in the order of arrival; empty if there is a sequencer.
     tasks: VecDeque<Arc<dyn Task>>,
-    /// Where there is one.
+    /// The lanes, if there is a sequencer.
     lanes: Option<Box<Lanes>>,
-    /// How many there are, with those that have a place.
+    /// How many requests there are, those with a reserved place included.
     held: usize,
     closed: Option<Box<(Reason, Error)>>,
     draining: bool,
-    /// Whether the thread of the rank sleeps: who finds it awake makes no call of the system.
+    /// Whether the thread of the rank sleeps. If it is awake, a submitting thread needs no system call.
     asleep: bool,
     /// How many threads wait for room.
     waiting: usize,
     /// Futures that wait for room, by their numbers.
     rooms: Vec<(u64, Waker)>,
-    /// The number of the last one.
+    /// The number of the last of these futures.
     numbered: u64,
-    /// Of what was refused as too late while no rank took it.
+    /// The error of requests that were refused as too late before any rank took them.
     missed: Option<Box<Error>>,
 }
 
@@ -59,24 +59,24 @@ const _: () = assert!(size_of::<Mutex<State>>() <= 128);
 #[derive(Debug, Default)]
 struct Lanes {
     waiting: HashMap<Arc<str>, VecDeque<Arc<dyn Task>>>,
-    /// What it says: whose turn it is.
+    /// The turns, in the order of the sequencer.
     turns: VecDeque<Arc<str>>,
-    /// The ranks that have left. All turns that they have given are here, or were.
+    /// The ranks that have left. This queue has received all turns that they have given.
     left: Vec<usize>,
 }
 
 impl Lanes {
-    /// Whether it is the turn of this lane, and nothing of it is here.
+    /// Returns true if it is the turn of this lane, and it has no request here.
     fn wait_for(&self, name: &str) -> bool {
         self.turns.front().is_some_and(|turn| &**turn == name) && self.waiting.get(name).is_none_or(VecDeque::is_empty)
     }
 
-    /// How many turns of a lane are here.
+    /// Returns how many turns of a lane are here.
     fn turns_of(&self, key: &str) -> usize {
         self.turns.iter().filter(|turn| &***turn == key).count()
     }
 
-    /// Why one more request of this lane gets no turn, if that is known.
+    /// Returns why one more request of this lane will get no turn, if that is known.
     fn check_turn(&self, lane: Option<&Lane>) -> Result<(), (Reason, Error)> {
         let first = lane.map_or(0, Lane::first);
         if !self.left.contains(&first) {
@@ -87,7 +87,7 @@ impl Lanes {
         if waiting < self.turns_of(key) { Ok(()) } else { Err(no_turn(SUBMIT, first)) }
     }
 
-    /// Takes the requests that wait for a turn that `rank`, which has left, has not given.
+    /// Takes out the requests that wait for a turn of `rank`, which has left without giving it.
     fn take_without_turn(&mut self, rank: usize) -> Vec<Arc<dyn Task>> {
         let mut taken = Vec::new();
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -106,7 +106,7 @@ impl Lanes {
         self.waiting.entry(key_of(task.meta().terms.lane.as_ref())).or_default().push_back(task);
     }
 
-    /// The next one, where it is here.
+    /// Returns the next request in turn, if it is here.
     fn pop(&mut self) -> Option<Arc<dyn Task>> {
         let lane = self.turns.front()?;
         let waiting = self.waiting.get_mut(lane)?;
@@ -120,7 +120,7 @@ impl Lanes {
 }
 
 impl State {
-    /// All that wait.
+    /// Takes out all requests.
     fn all(&self) -> impl Iterator<Item = &Arc<dyn Task>> {
         self.tasks.iter().chain(self.lanes.iter().flat_map(|lanes| lanes.waiting.values().flatten()))
     }
@@ -135,16 +135,16 @@ impl State {
     }
 }
 
-/// What waited in a queue that was closed: it is answered once no lock is held.
+/// The requests of a queue that was closed. They are answered once no lock is held.
 #[must_use = "it waits for an answer"]
 pub(super) struct Left(Vec<Arc<dyn Task>>);
 
 impl Left {
-    /// Answers what waited.
+    /// Answers these requests.
     pub(super) fn refuse(self, reason: Reason, cause: &Error) {
         for task in self.0 {
             let meta = task.meta();
-            // What comes too late is told so, whatever it has brought about.
+            // A request whose deadline has passed is answered with a timeout, also if that is what closed the queue.
             if meta.deadline.expired() && reason == Reason::Down {
                 task.refuse(Reason::Late, meta.late("it has not begun"));
             } else {
@@ -155,13 +155,13 @@ impl Left {
     }
 }
 
-/// Why a request gets no turn, of a lane whose turns `rank` has given.
+/// The error of a request that gets no turn, because `rank`, which gives the turns of its lane, has left.
 fn no_turn(operation: &'static str, rank: usize) -> (Reason, Error) {
     let how = "has shut down its world in good order, and gives this lane no more turns".to_owned();
     (Reason::Closed, Error::Gone { operation, rank, how })
 }
 
-/// A place in a queue, for one request.
+/// A reserved place in a queue, for one request.
 #[derive(Debug)]
 pub(super) struct Place {
     queue: Option<Arc<Queue>>,
@@ -169,7 +169,8 @@ pub(super) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(queue) = self.queue.take() {
+        // The threads of the queue do not exist in a forked child.
+        if let Some(queue) = self.queue.take().filter(|_| !is_forked()) {
             let mut state = queue.state();
             state.held -= 1;
             queue.has_room(state);
@@ -193,7 +194,7 @@ impl Queue {
         self.state.0.lock()
     }
 
-    /// Tells the thread of the rank, which alone waits for it.
+    /// Wakes the thread of the rank.
     fn has_come(&self, state: MutexGuard<'_, State>) {
         let asleep = state.asleep;
         drop(state);
@@ -203,7 +204,7 @@ impl Queue {
         }
     }
 
-    /// Tells those who wait for room.
+    /// Wakes the threads and futures that wait for room.
     fn has_room(&self, mut state: MutexGuard<'_, State>) {
         let (rooms, waiting) = (std::mem::take(&mut state.rooms), state.waiting);
         drop(state);
@@ -213,12 +214,12 @@ impl Queue {
         rooms.into_iter().for_each(|(_, waker)| callbacks::wake(waker));
     }
 
-    /// Tells those who wait for room to ask again.
+    /// Has those that wait for room ask again.
     pub(super) fn ask_again(&self) {
         self.has_room(self.state());
     }
 
-    /// Whether there is room for one of this lane. Where the rank waits for it, and for nothing else, it gets in however many of others wait.
+    /// Returns true if there is room for a request of this lane. If the rank waits for this very request, there always is.
     fn has_place(&self, state: &State, lane: Option<&Lane>) -> Result<bool, (Reason, Error)> {
         if let Some(lanes) = &state.lanes {
             lanes.check_turn(lane)?;
@@ -232,7 +233,7 @@ impl Queue {
         }
     }
 
-    /// A place is held for one of this lane, where there is one before the deadline.
+    /// Reserves a place for a request of this lane, if there is one before the deadline.
     fn hold_place<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -249,7 +250,7 @@ impl Queue {
         Ok(state)
     }
 
-    /// A place, where there is one before the deadline.
+    /// Returns a place, if there is one before the deadline.
     pub(super) fn place(
         self: &Arc<Self>,
         lane: Option<&Lane>,
@@ -264,14 +265,14 @@ impl Queue {
         (Reason::Full, Error::InvalidUsage { operation: SUBMIT, reason })
     }
 
-    /// A number for a future that waits for room.
+    /// Returns a number for a future that waits for room.
     pub(super) fn number(&self) -> u64 {
         let mut state = self.state();
         state.numbered += 1;
         state.numbered
     }
 
-    /// The same for the future of that number: `None` where `waker` is told when to ask again.
+    /// Returns a place for the future of that number, or `None`; then `waker` is woken when it should ask again.
     pub(super) fn poll_place(
         self: &Arc<Self>,
         lane: Option<&Lane>,
@@ -279,7 +280,7 @@ impl Queue {
         waker: &Waker,
     ) -> Result<Option<Place>, (Reason, Error)> {
         let own = |room: &&mut (u64, Waker)| room.0 == number;
-        // Wakers are user code: none is cloned or dropped under the lock, which the thread of the rank takes.
+        // Wakers are user code, so none is cloned or dropped under the lock, which the thread of the rank takes.
         let mut cloned = None;
         loop {
             let mut state = self.state();
@@ -306,7 +307,7 @@ impl Queue {
         }
     }
 
-    /// The future of that number waits no more.
+    /// Records that the future of that number waits no more.
     pub(super) fn forget(&self, number: u64) {
         let mut state = self.state();
         let known = state.rooms.iter().position(|room| room.0 == number).map(|at| state.rooms.swap_remove(at));
@@ -314,8 +315,11 @@ impl Queue {
         drop(known);
     }
 
-    /// Puts a request into its place, or into another one where that is of a queue that there was before; one that has none waits for one until its
-    /// deadline, or does not, as its terms say. Where the queue was closed meanwhile, says why it was.
+    /// Puts a request into its place, or into another one if its place belongs to an earlier queue. A request without a place waits
+    /// for one until its deadline, or fails at once, as its terms say.
+    ///
+    /// # Errors
+    /// Returns why the queue was closed, if it was.
     pub(super) fn push(&self, place: &mut Option<Place>, task: Arc<dyn Task>) -> Result<(), (Reason, Error)> {
         let mut state = self.state();
         if let Some(closed) = &state.closed {
@@ -324,7 +328,7 @@ impl Queue {
         if let Some(lanes) = &state.lanes {
             lanes.check_turn(task.meta().terms.lane.as_ref())?;
         }
-        // Its place is that of the request from now on.
+        // The request owns the place from now on.
         let own = place.as_mut().and_then(|place| place.queue.take_if(|queue| std::ptr::eq(&**queue, self)));
         if own.is_none() {
             let Meta { deadline, terms, .. } = task.meta();
@@ -339,7 +343,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The sequencer says that the next one is of this lane. Who waits for room is to [ask again](Self::ask_again).
+    /// Adds a turn of this lane, as the sequencer says. Afterwards those that wait for room must [ask again](Self::ask_again).
     pub(super) fn turn(&self, lane: Arc<str>) {
         let mut state = self.state();
         if let Some(lanes) = &mut state.lanes {
@@ -348,8 +352,8 @@ impl Queue {
         self.has_come(state);
     }
 
-    /// A rank has left, and all turns that it has given were given to this queue: requests that wait for another one of
-    /// its turns, or will, are refused.
+    /// Records that a rank has left, and that this queue has all turns which it has given. Requests that wait for another of its
+    /// turns are refused, now and later.
     pub(super) fn leaves(&self, rank: usize) {
         let mut state = self.state();
         let Some(lanes) = &mut state.lanes else { return };
@@ -366,9 +370,9 @@ impl Queue {
         }
     }
 
-    /// The next request, for the thread of the rank, which looks for one for so long before it sleeps, and meanwhile for what is done; `None` where
-    /// there are no more.
-    pub(super) fn pop(&self, spin: Duration, looks: &Looks) -> Option<Arc<dyn Task>> {
+    /// Returns the next request to the thread of the rank, or `None` once the queue is closed and empty. Spins for the time `spin`
+    /// before it sleeps, and polls the requests on the device meanwhile.
+    pub(super) fn pop(&self, spin: Duration, poller: &Poller) -> Option<Arc<dyn Task>> {
         let mut state = self.state();
         loop {
             if let Some(task) = state.pop() {
@@ -381,7 +385,7 @@ impl Queue {
             if !spin.is_zero() {
                 let signs = self.signs.0.load(Ordering::Acquire);
                 drop(state);
-                let changed = self.spin(signs, spin, looks);
+                let changed = self.spin(signs, spin, poller);
                 state = self.state();
                 if changed || state.closed.is_some() {
                     continue;
@@ -390,7 +394,7 @@ impl Queue {
                     self.has_room(state);
                     return Some(task);
                 }
-                looks.leave();
+                poller.leave();
             }
             state.asleep = true;
             state = self.came.wait_timeout(state, SLEEP);
@@ -398,21 +402,21 @@ impl Queue {
         }
     }
 
-    /// Whether something has come within that time, after `signs`.
-    fn spin(&self, signs: usize, time: Duration, looks: &Looks) -> bool {
+    /// Spins until a request comes after `signs`. Returns false if none comes in this time.
+    fn spin(&self, signs: usize, time: Duration, poller: &Poller) -> bool {
         let since = Instant::now();
-        looks.attend();
+        poller.attend();
         while self.signs.0.load(Ordering::Acquire) == signs {
             if since.elapsed() >= time {
                 return false;
             }
-            looks.glance();
+            poller.glance();
             std::hint::spin_loop();
         }
         true
     }
 
-    /// Takes no more requests; those that wait are still done where it `drains`, and given back else.
+    /// Closes the queue. Requests that wait are still done if it `drains`, and are returned otherwise.
     pub(super) fn close(&self, reason: Reason, error: &Error, drains: bool) -> Left {
         let mut state = self.state();
         state.closed.get_or_insert_with(|| Box::new((reason, error.clone())));
@@ -430,7 +434,8 @@ impl Queue {
         Left(tasks)
     }
 
-    /// Those that have no answer, and whose deadline has passed: of what was cancelled with another one as well. They keep their turn.
+    /// Returns the requests without an answer whose deadline has passed, also those that were cancelled with another one. They keep
+    /// their turn.
     pub(super) fn late(&self) -> Vec<Arc<dyn Task>> {
         let state = self.state();
         let mut late: Vec<_> = state.all().filter(|task| task.meta().deadline.expired()).cloned().collect();
@@ -439,31 +444,32 @@ impl Queue {
         late
     }
 
-    /// Something that waits is refused as too late, and no rank has begun with this queue: others may still have theirs.
+    /// Records that a waiting request was refused as too late before a rank took requests from this queue: other processes may
+    /// still do theirs.
     pub(super) fn miss(&self, error: Error) {
         self.state().missed.get_or_insert_with(|| Box::new(error));
     }
 
-    /// Whether something was.
+    /// Returns the error of such a request, if there was one.
     pub(super) fn missed(&self) -> Option<Error> {
         self.state().missed.as_deref().cloned()
     }
 
-    /// The lanes of those that wait, each as often as it has some.
+    /// Returns the lanes of the requests that wait, one entry for each request.
     pub(super) fn waiting(&self) -> Vec<Option<Lane>> {
         self.state().all().map(|task| task.meta().terms.lane.clone()).collect()
     }
 
-    /// How many requests wait.
+    /// Returns how many requests wait.
     pub(super) fn tasks(&self) -> usize {
         self.state().all().count()
     }
 
-    /// The same, with room that somebody has for one.
+    /// Returns how many requests wait or have a reserved place.
     pub(super) fn len(&self) -> usize {
         self.state().held
     }
 }
 
-/// How long the thread of a rank sleeps before it looks again, whatever comes.
+/// How long the thread of a rank sleeps at most.
 const SLEEP: Duration = Duration::from_millis(500);

@@ -18,7 +18,7 @@ use super::task::{Meta, Task, Ticket};
 use super::terms::{Terms, Watcher};
 use super::vitals::Phase;
 use super::why::{Reason, SUBMIT};
-use crate::cuda::{Device, is_forked, refuse};
+use crate::cuda::{Device, is_forked, refuse_in_child};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::MutexGuard;
@@ -148,7 +148,7 @@ impl Rank {
     /// # }
     /// ```
     pub fn queued(&self) -> usize {
-        self.seat.as_ref().map_or(0, |(_, seat)| seat.queue.len())
+        self.seat.as_ref().filter(|_| !is_forked()).map_or(0, |(_, seat)| seat.queue.len())
     }
 
     /// Submits a request: one of this crate, of your own, or several as a group, in a tuple or a list.
@@ -252,9 +252,7 @@ impl Rank {
     /// What is wrong with a request.
     pub(super) fn check<R: Request>(&self, request: &mut R) -> Result<()> {
         // A forked child lacks the threads that answer. A host function may submit.
-        if is_forked() {
-            refuse(request.operation(), "CUDA")?;
-        }
+        refuse_in_child(request.operation(), "CUDA")?;
         if let (Some(wanted), Some(own)) = (request.device(), self.device)
             && wanted != own
         {

@@ -42,7 +42,7 @@ pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Res
     let source = || core.source.lock();
     let exchange = match &*source() {
         Source::Here => None,
-        Source::Far(exchange) => Some(exchange.within(exchange.timeout())),
+        Source::Far(exchange) => Some(exchange.within(core.options.init.timeout)),
         Source::Given => {
             return Err(usage(
                 "the world has a communicator that it was given, and no exchange at which ranks would meet",

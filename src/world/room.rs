@@ -11,7 +11,7 @@ use super::rank::Rank;
 use super::request::Request;
 use super::task::Ticket;
 use super::why::SUBMIT;
-use crate::cuda::{is_forked, refuse};
+use crate::cuda::refuse_in_child;
 use crate::error::{Error, Result};
 
 /// What [`Rank::room`] returns: a future of a [`Permit`].
@@ -61,9 +61,7 @@ impl<'a> Future for Room<'a> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let rank = self.rank;
         // The threads that make room are not in a forked child.
-        if is_forked() {
-            refuse(SUBMIT, "CUDA")?;
-        }
+        refuse_in_child(SUBMIT, "CUDA")?;
         let (queue, number) = match &mut self.asked {
             Some(asked) => asked,
             none => match rank.queue() {

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, PATIENCE, refuse};
-use super::listen::TELL;
+use super::listen::{LOOK, TELL};
+use super::note::Note;
 use super::seat::Generation;
+use super::threads::wait_for;
+use super::vitals::Phase;
 use super::why::{Reason, SUBMIT};
-use crate::cuda::{is_forked, refuse as refuse_forked};
+use crate::cuda::{is_forked, refuse_in_child};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nccl::{DropTime, close_all};
@@ -26,9 +29,7 @@ const OPERATION: &str = "World::shutdown";
 
 /// Ends it; nothing is left when this returns, but for threads that are stuck inside NCCL.
 pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<()> {
-    if is_forked() {
-        refuse_forked(OPERATION, "CUDA")?;
-    }
+    refuse_in_child(OPERATION, "CUDA")?;
     let deadline = Deadline::after(timeout);
     let patience = || deadline.remaining().clamp(A_SECOND, PATIENCE);
     finish(core, how, (&deadline, &deadline), A_SECOND, patience, || ())
@@ -43,15 +44,22 @@ const LEAST: Duration = Duration::from_millis(100);
 /// Ends it when it is dropped: as [`shutdown`], within the time that all drops of a thread share.
 pub(super) fn shut_down_in_drop(core: &Core) {
     // The threads that would end are not in a forked child.
-    if is_forked() {
+    // A shutdown that has ended it, or has given up, has waited already.
+    if is_forked() || matches!(core.vitals.now(), (_, Phase::Closed)) {
         return;
     }
     let how = if std::thread::panicking() { Shutdown::Abort } else { Shutdown::Drain };
     let time = DropTime::begin(core.options.init.timeout);
     let (work, whole) = (time.for_work(), time.whole());
     let patience = || whole.remaining().clamp(LEAST, PATIENCE);
-    let _ = finish(core, how, (&work, &whole), LEAST, patience, || time.was_in_vain());
+    let mut time = Some(time);
+    let in_vain = || time.take().into_iter().for_each(DropTime::was_in_vain);
+    let _ = finish(core, how, (&work, &whole), LEAST, patience, in_vain);
+    time.into_iter().for_each(DropTime::went_on);
 }
+
+/// How long it waits for the threads that use the store. They look twice in this time whether they are to end.
+const THREADS: Duration = LOOK.saturating_mul(2);
 
 /// Ends it: what was submitted has time until the first deadline, and all has until the second, but
 /// `least` to be closed.
@@ -71,7 +79,10 @@ fn finish(
         return Ok(());
     }
     core.close_next();
-    let Some(generation) = core.now() else { return Ok(()) };
+    let Some(generation) = core.now() else {
+        core.settle();
+        return Ok(());
+    };
     // What others are told is that it has failed, where it has.
     let failed = core.vitals.health().cause;
     let done = match (&failed, how) {
@@ -79,13 +90,15 @@ fn finish(
         (None, Shutdown::Drain) => drain(core, &generation, work),
         (None, Shutdown::Abort) => Err(closed(OPERATION)),
     };
+    core.settle();
     if let Err(cause) = &done {
         core.end(&generation, cause, patience());
         in_vain();
     } else {
-        core.tell_others(None).wait(TELL.min(whole.remaining().max(least)));
+        core.tell_others(&Note::Left(generation.issued())).wait(TELL.min(whole.remaining().max(least)));
     }
     let ended = close(core, &generation, done.is_ok(), whole.remaining().max(least));
+    let _ = wait_for(&generation.threads, &Deadline::after(THREADS.min(whole.remaining().max(least))));
     match how {
         Shutdown::Drain if failed.is_none() => done.and(ended),
         _ => Ok(()),
@@ -102,10 +115,15 @@ fn drain(core: &Core, generation: &Generation, deadline: &Deadline) -> Result<()
     for (_, queue) in &generation.queues {
         queue.close(Reason::Closed, &closed, true).refuse(Reason::Closed, &closed);
     }
-    let left = || format!("{} requests are not done", core.pending());
+    // Requests that came until now are done, and keep their deadlines and their order until then.
+    core.settle();
+    let left = || match core.pending() {
+        0 => "requests that were submitted in order are not done".to_owned(),
+        pending => format!("{pending} requests are not done"),
+    };
     deadline.poll(OPERATION, left, || match (generation.cause.get(), core.pending()) {
         (Some(cause), _) => Err(cause.clone()),
-        (None, 0) => Ok(true),
+        (None, 0) if generation.is_idle() => Ok(true),
         (None, _) => generation.failure().map_or(Ok(false), Err),
     })
 }

@@ -8,8 +8,8 @@ use super::counters::Counters;
 use super::guarded::discard;
 use super::lane::Lane;
 
-/// How the requests of a rank are done. All that were submitted through one handle share it: a count of references of its own, which threads of other
-/// ranks do not touch.
+/// How the requests of a rank are done. All requests that were submitted through one handle share one of these, so that threads of
+/// other ranks do not touch its reference count.
 #[derive(Debug, Clone)]
 pub(super) struct Terms {
     pub(super) rank: usize,

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::forked;
 use super::park::wait_for;
-use super::told;
+use super::traced;
 use crate::callbacks;
+use crate::cuda::refuse;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::lock::{Condvar, Mutex, MutexGuard};
@@ -40,6 +42,12 @@ pub struct Health {
     pub cause: Option<Error>,
     /// Why the last attempt to rebuild it has failed.
     pub attempt: Option<Error>,
+}
+
+impl Health {
+    fn lost_by_a_fork() -> Self {
+        Self { generation: 0, phase: Phase::Down, size: 0, cause: refuse("World", "CUDA").err(), attempt: None }
+    }
 }
 
 #[derive(Debug)]
@@ -80,14 +88,15 @@ impl Vitals {
         wakers.into_values().for_each(callbacks::wake);
     }
 
+    /// In a forked child that cannot know it, no generation, which is down.
     pub(super) fn health(&self) -> Health {
-        self.state().health.clone()
+        forked::lock(&self.state).map_or_else(Health::lost_by_a_fork, |state| state.health.clone())
     }
 
     /// The generation and the phase, without what is costly.
     pub(super) fn now(&self) -> (u64, Phase) {
-        let state = self.state();
-        (state.health.generation, state.health.phase)
+        let now = forked::lock(&self.state).map(|state| (state.health.generation, state.health.phase));
+        now.unwrap_or((0, Phase::Down))
     }
 
     /// A generation begins, unless the world was closed; whether it does.
@@ -111,7 +120,7 @@ impl Vitals {
         state.health.phase = Phase::Down;
         state.health.cause = Some(cause.clone());
         self.tell(state);
-        told::down(generation, cause);
+        traced::down(generation, cause);
         true
     }
 
@@ -127,7 +136,7 @@ impl Vitals {
         state.health.attempt = Some(error.clone());
         let generation = state.health.generation;
         self.tell(state);
-        told::not_rebuilt(generation, attempt, error);
+        traced::not_rebuilt(generation, attempt, error);
     }
 
     /// It takes no more requests. Whether nobody has said so before.
@@ -139,7 +148,7 @@ impl Vitals {
         state.health.phase = Phase::Closed;
         let generation = state.health.generation;
         self.tell(state);
-        told::closed(generation);
+        traced::closed(generation);
         true
     }
 
@@ -189,9 +198,11 @@ pub struct HealthWatch {
 
 impl HealthWatch {
     pub(super) fn new(vitals: &Arc<Vitals>) -> Self {
-        let mut state = vitals.state();
-        state.watches += 1;
-        Self { vitals: Arc::clone(vitals), number: state.watches, seen: state.changes }
+        let (number, seen) = forked::lock(&vitals.state).map_or_else(Default::default, |mut state| {
+            state.watches += 1;
+            (state.watches, state.changes)
+        });
+        Self { vitals: Arc::clone(vitals), number, seen }
     }
 
     /// A future of the next change.
@@ -217,7 +228,9 @@ impl Future for Changed<'_> {
         let watch = &mut *self.get_mut().0;
         // Wakers are user code: none is cloned or dropped under the lock, which threads take on which others depend.
         let waker = context.waker().clone();
-        let mut state = watch.vitals.state();
+        let Some(mut state) = forked::lock(&watch.vitals.state) else {
+            return Poll::Ready(Health::lost_by_a_fork());
+        };
         if state.changes != watch.seen {
             watch.seen = state.changes;
             return Poll::Ready(state.health.clone());
@@ -233,7 +246,7 @@ impl Future for Changed<'_> {
 
 impl Drop for HealthWatch {
     fn drop(&mut self) {
-        let waker = self.vitals.state().wakers.remove(&self.number);
+        let waker = forked::lock(&self.vitals.state).and_then(|mut state| state.wakers.remove(&self.number));
         drop(waker);
     }
 }

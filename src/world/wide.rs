@@ -15,6 +15,7 @@ use super::rank::Rank;
 use super::request::Request;
 use super::task::Ticket;
 use super::why::{Failed, Reason, SUBMIT};
+use crate::cuda::refuse_in_child;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -58,8 +59,11 @@ pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: 
 /// Submits one request to each of these ranks, which are all that this process has, or to none.
 pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
     let submitted = Instant::now();
+    let operation = requests.first().map_or(SUBMIT, Request::operation);
+    if let Err(error) = refuse_in_child(operation, "CUDA") {
+        return refused(ranks, requests, Reason::Refused, &error);
+    }
     if ranks.len() != requests.len() || ranks.is_empty() {
-        let operation = requests.first().map_or(SUBMIT, Request::operation);
         let expected = format!("{} requests, one for each rank of this process", ranks.len());
         let error = Error::argument(operation, "requests", expected, format!("{} requests", requests.len()));
         return refused(ranks, requests, Reason::Refused, &error);

@@ -14,7 +14,7 @@ use super::request::Request;
 use super::shutdown::{Shutdown, shut_down_in_drop, shutdown};
 use super::vitals::{Health, HealthWatch, Phase};
 use super::wide::{self, Wide};
-use crate::cuda::Device;
+use crate::cuda::{Device, is_forked, refuse_in_child};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
@@ -208,8 +208,9 @@ impl World {
     /// A rank of this process, of the generation that there is, or, while the world is down, of the next one.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where this process has no such rank.
+    /// [`Error::InvalidArgument`] where this process has no such rank; [`Error::InvalidUsage`] in a forked child.
     pub fn rank(&self, rank: usize) -> Result<Rank> {
+        refuse_in_child("World::rank", "CUDA")?;
         let (number, phase) = self.core.vitals.now();
         let now = self.core.now();
         let known = now.as_ref().and_then(|now| now.seat(rank)).map(|seat| seat.device);
@@ -291,6 +292,10 @@ impl World {
 
     /// Brings it down by hand: what is under way ends with this reason, here and, over an exchange, elsewhere.
     pub fn fail(&self, reason: &str) {
+        // The world is the parent's.
+        if is_forked() {
+            return;
+        }
         if let Some(now) = self.core.now() {
             self.core.fail(&now, &Error::Aborted { operation: "World::fail", reason: reason.to_owned() });
         }
@@ -329,12 +334,18 @@ impl World {
     /// [`Error::InvalidUsage`] if ranks pass different members, for a world of a communicator that it was given, within a host function of a stream, and once
     /// it was shut down. It stays down, and may be tried again.
     pub fn rebuild(&self, members: Members) -> Result<()> {
+        refuse_in_child("World::rebuild", "CUDA")?;
         let deadline = Deadline::after(self.core.options.init.timeout);
         rebuild::rebuild(&self.core, members, &deadline)
     }
 
     /// Ends it, within `timeout` and a few seconds that the end of a communicator may take: what was submitted is done before, or ends with an
     /// error. One that is down ends at once.
+    ///
+    /// What ranks in other processes have enqueued, or enqueue later, and that waits for a rank of this process, fails there at once:
+    /// their world goes down, with an [`Error::Gone`] that names this rank. Two things wait until their deadlines: a first message to
+    /// a rank of this process, and a first operation of all, for which NCCL connects ranks inside the call that enqueues it; and
+    /// requests of one's own on a communicator that was made by a split.
     ///
     /// ```
     /// use gpucomm::Device;

@@ -6,11 +6,16 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Exchange, Store, Threads};
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
+use gpucomm::{
+    Backend, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, backend, group,
+};
 
 use crate::checked::{CASE, Job, PATIENT, address, begin, end_of, exchange, said};
 use crate::split::sum;
+use crate::support::alone::{alone_with, is_alone};
 use crate::support::hooked_store::{HookedStore, Hooks};
+#[cfg(nccl_ge_2_29)]
+use crate::support::newer::since;
 use crate::support::process::{Finished, Role, all_succeed};
 use crate::support::{assert_names, places, rank_counts, skip, slower, still_works, watched};
 
@@ -533,6 +538,131 @@ fn a_late_call_beside_a_store_that_stalls() {
                 let ranks = [0, 1].map(|one| scope.spawn(move || rank(one)));
                 ranks.into_iter().for_each(|rank| rank.join().expect("no panic").expect("no error"));
             });
+        }
+    });
+}
+
+/// Ranks of a checked communicator, each on a thread of its own. What `rank` makes of it is used after it was dropped.
+fn checked(ranks: usize, rank: impl Fn(&Communicator) -> Option<Communicator> + Sync) {
+    let place = Threads::new(ranks);
+    let start = |own: usize| {
+        let exchange = Exchange::join(place.store(own).unwrap()).unwrap();
+        let options = InitOptions { timeout: slower(40.0), checked: true, ..InitOptions::default() };
+        // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
+        let comm = unsafe { Communicator::init_rank_over(places()[own], &exchange, &options) }.unwrap();
+        let made = rank(&comm);
+        drop(comm);
+        made.iter().for_each(|made| sum(made, &Stream::new(made.device()).unwrap()).unwrap());
+    };
+    std::thread::scope(|scope| {
+        let start = &start;
+        (0..ranks).for_each(|own| drop(scope.spawn(move || start(own))));
+    });
+}
+
+/// A grow hears of a revoke, which leaves the communicator revoked.
+#[cfg(nccl_ge_2_29)]
+#[test]
+fn a_revoke_ends_the_wait_of_a_grow() {
+    since(gpucomm::Version::new(2, 29, 2), 60.0, || {
+        for _ in rank_counts(&[2]) {
+            let (begin, over) = (Instant::now(), Barrier::new(2));
+            checked(2, |comm| {
+                sum(comm, &Stream::new(comm.device()).unwrap()).unwrap();
+                if comm.rank() == 0 {
+                    let _invited = comm.invite(1).unwrap();
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| {
+                            std::thread::sleep(Duration::from_millis(fastrand::u64(..200)));
+                            comm.revoke("a test").unwrap();
+                        });
+                        let grown = comm.grow(1).map(drop);
+                        assert!(matches!(grown, Err(Error::Revoked { .. })), "{grown:?}");
+                    });
+                    assert!(comm.revoked().is_some());
+                }
+                over.wait();
+                None
+            });
+            assert!(begin.elapsed() < slower(20.0), "{:?}", begin.elapsed());
+        }
+    });
+}
+
+/// Ranks that revoke a communicator, make another one of it and drop it do not end what a slower one still makes of it.
+#[test]
+fn a_slow_rank_makes_its_part_of_what_the_others_have_dropped() {
+    if backend() == Backend::Nvidia {
+        return skip("nothing makes a rank slow within NCCL");
+    }
+    if !is_alone() {
+        let test = "checked_ends::a_slow_rank_makes_its_part_of_what_the_others_have_dropped";
+        // Longer than the listener of a communicator takes to hear of an end.
+        let late: String = (2..60).map(|start| format!("late_start=rank0@{start}:300ms;")).collect();
+        let end = alone_with(test, &[("GPUCOMM_EMULATOR_FAULTS", late.trim_end_matches(';'))]).finish(slower(90.0));
+        return end.assert_success();
+    }
+    watched(60.0, || {
+        for splits in [false, true] {
+            let all = Barrier::new(3);
+            checked(3, |comm| {
+                sum(comm, &Stream::new(comm.device()).unwrap()).unwrap();
+                all.wait();
+                comm.revoke("a test").unwrap();
+                all.wait();
+                let revoked = comm.revoked().unwrap();
+                match (splits, comm.rank()) {
+                    (true, _) => revoked.split(Some(0), 0).unwrap(),
+                    (false, 2) => None,
+                    (false, _) => Some(revoked.shrink(&[2]).unwrap()),
+                }
+            });
+        }
+    });
+}
+
+/// A rank that has revoked a communicator, and ends it, tells ranks that have not revoked it.
+#[test]
+fn the_end_of_a_revoked_one_is_told() {
+    watched(60.0, || {
+        for _ in rank_counts(&[2]) {
+            for ends in ["drop", "abort", "a split"] {
+                let (begin, all) = (Instant::now(), Barrier::new(2));
+                checked(2, |comm| {
+                    let stream = Stream::new(comm.device()).unwrap();
+                    sum(comm, &stream).unwrap();
+                    all.wait();
+                    if comm.rank() == 1 {
+                        match ends {
+                            "a split" => drop(all.wait()),
+                            _ => std::thread::sleep(Duration::from_millis(fastrand::u64(..300))),
+                        }
+                        let error = match ends {
+                            "a split" => comm.split(Some(0), 0).map(drop),
+                            _ => sum(comm, &stream),
+                        };
+                        let error = error.expect_err("rank 0 has ended it");
+                        assert!(!matches!(error, Error::Timeout { .. }), "{ends}: {error}");
+                        return None;
+                    }
+                    std::thread::scope(|scope| {
+                        let splits = (ends == "a split").then(|| scope.spawn(|| comm.split(Some(0), 0).map(drop)));
+                        std::thread::sleep(Duration::from_millis(100));
+                        comm.revoke("a test").unwrap();
+                        for splits in splits {
+                            splits.join().unwrap().expect_err("it was revoked");
+                            all.wait();
+                        }
+                    });
+                    // Longer than a listener takes to look.
+                    std::thread::sleep(Duration::from_millis(200));
+                    if ends == "abort" {
+                        let _ = comm.aborter().abort("a test");
+                    }
+                    None
+                });
+                assert!(begin.elapsed() < slower(15.0), "{ends}: {:?}", begin.elapsed());
+            }
         }
     });
 }

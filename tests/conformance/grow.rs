@@ -211,7 +211,7 @@ fn a_dropped_invitation() {
                 ] {
                     let error = refused.expect_err("an invitation is open");
                     assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
-                    assert_names(&error, &["rank 1 has invited 1 more", "grow", "or to recover from that"]);
+                    assert_names(&error, &["rank 1 has invited 1 more", "grow", "to recover from that"]);
                 }
                 use_it(comm)
             });

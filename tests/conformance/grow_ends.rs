@@ -230,3 +230,67 @@ fn a_clique_that_was_busy_grows_later() {
         }
     });
 }
+
+/// A rank revokes the communicator while the others wait for it in a grow.
+#[test]
+fn a_revoke_ends_the_wait_of_a_grow() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[3]) {
+            let devices = &places()[..ranks];
+            let old = clique(devices);
+            old.spmd(use_it).unwrap();
+            let _invitations = old.rank(0).invite(1).unwrap();
+            let (waits, waiting) = mpsc::channel();
+            std::thread::scope(|scope| {
+                for comm in &old.ranks()[1..] {
+                    let waits = waits.clone();
+                    scope.spawn(move || {
+                        waits.send(()).unwrap();
+                        let begin = Instant::now();
+                        let error = comm.grow(1).map(drop).unwrap_err();
+                        assert!(error.to_string().contains("revoked"), "{error}");
+                        assert!(begin.elapsed() < slower(10.0), "{:?}", begin.elapsed());
+                    });
+                }
+                (1..ranks).for_each(|_| waiting.recv().unwrap());
+                // Before or after they wait for it.
+                std::thread::sleep(Duration::from_millis(fastrand::u64(..100)));
+                old.rank(0).revoke("a test").unwrap();
+            });
+            drop(old);
+            still_works(ranks);
+        }
+    });
+}
+
+/// A new rank learns at once that the clique which has invited it will not grow.
+#[test]
+fn a_new_rank_is_told_that_the_clique_has_ended() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[3]) {
+            for ends in ["revoke", "abort", "drop"] {
+                let devices = &places()[..ranks];
+                let old = clique(&devices[..ranks - 1]);
+                old.ranks().iter().for_each(|comm| comm.set_timeout(slower(40.0)));
+                let invitation = old.rank(0).invite(1).unwrap().remove(0);
+                std::thread::scope(|scope| {
+                    let new = devices[ranks - 1];
+                    let comes =
+                        scope.spawn(move || invitation.accept(new).map(drop).expect_err("the clique has ended"));
+                    // Before or after it waits.
+                    std::thread::sleep(Duration::from_millis(fastrand::u64(..100)));
+                    let begin = Instant::now();
+                    match ends {
+                        "revoke" => drop(old.rank(1).revoke("a test").unwrap()),
+                        "abort" => drop(old.rank(1).aborter().abort("a test")),
+                        _ => drop(old),
+                    }
+                    let error = comes.join().unwrap();
+                    assert!(matches!(error, Error::Revoked { .. } | Error::Aborted { .. }), "{ends}: {error:?}");
+                    assert!(begin.elapsed() < slower(10.0), "{ends}: {:?}", begin.elapsed());
+                });
+            }
+            still_works(ranks - 1);
+        }
+    });
+}

@@ -30,6 +30,9 @@ fn child() {
 
 /// Occupies a stream of the device until the other end of the channel is dropped.
 fn occupied(device: Device) -> (Stream, Sender<()>) {
+    // On GPUs the first start of a process waits for the device, as it loads kernels.
+    static FIRST: std::sync::Once = std::sync::Once::new();
+    FIRST.call_once(|| drop(Clique::init_all(&[device]).unwrap()));
     let stream = Stream::new(device).unwrap();
     let (let_go, until) = channel::<()>();
     stream.launch_host(move || drop(until.recv())).unwrap();
@@ -45,7 +48,12 @@ fn at_work(streams: &[Stream], timeout: Duration) -> Clique {
 }
 
 fn begun(devices: &[Device], timeout: Duration) -> Clique {
-    Clique::init_all_with(devices, &InitOptions { timeout, ..InitOptions::default() }).unwrap()
+    let clique = Clique::init_all_with(devices, &InitOptions { timeout, ..InitOptions::default() }).unwrap();
+    // The first operation connects the ranks, and the first of a process loads kernels: on GPUs both wait for the device.
+    if gpucomm::backend() != gpucomm::Backend::Emulator {
+        let _ = clique.spmd(|comm| sum(comm, &Stream::new(comm.device())?));
+    }
+    clique
 }
 
 /// Enqueues an operation of a clique on these streams.
@@ -349,6 +357,28 @@ fn the_end_of_ranks_whose_program_has_waited_in_vain() {
             let dropped = timed(|| drop(clique));
             drop(held);
             assert!(took + dropped < timeout + timeout / 2, "{took:?}, then {dropped:?}");
+        }
+    });
+}
+
+/// It shortens the end of the clique that has missed it, and nothing of the one that takes its place.
+#[test]
+fn a_missed_deadline_leaves_the_timeout_as_it_was() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[2]) {
+            let timeout = slower(60.0);
+            let clique = begun(&places()[..ranks], timeout);
+            let (stream, held) = occupied(places()[0]);
+            let late = clique.spmd(|comm| match comm.rank() {
+                0 => stream.wait(slower(1.0)),
+                _ => sum(comm, &Stream::new(comm.device())?),
+            });
+            assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+            assert_eq!(clique.rank(0).timeout(), timeout);
+            drop(held);
+            let (clique, _) = clique.recover(&[]).unwrap();
+            assert_eq!(clique.rank(0).timeout(), timeout);
+            clique.spmd(|comm| sum(comm, &Stream::new(comm.device())?)).unwrap();
         }
     });
 }

@@ -46,6 +46,28 @@ fn in_spmd() {
     });
 }
 
+/// The first panic comes out. What the others have thrown is left alone: its destructor would panic while that one unwinds.
+#[test]
+fn of_all_ranks_with_payloads_that_panic() {
+    struct Panics(usize);
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("the payload of rank {} is dropped", self.0)
+        }
+    }
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let rig = Rig::new(ranks);
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                rig.try_run(|comm, _| -> gpucomm::Result<()> { std::panic::panic_any(Panics(comm.rank())) })
+            }));
+            let payload = caught.expect_err("the panic was swallowed").downcast::<Panics>().expect("that of a rank");
+            std::mem::forget(payload);
+            still_works(ranks);
+        }
+    });
+}
+
 /// An error of a rank that cannot be made into the user's: the panic comes out of `try_spmd`, and the others do not wait.
 #[test]
 fn in_the_conversion_of_an_error() {

@@ -284,6 +284,40 @@ fn a_rank_whose_device_is_lost_is_left_out_at_once() {
     });
 }
 
+/// The abort, and the drop of the old communicator, take half of the time of the exchange together.
+#[test]
+fn a_rank_that_is_held_up_takes_no_longer_than_the_exchange_allows() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let (place, time) = (Threads::new(ranks), slower(4.0));
+            let enqueued = std::sync::Barrier::new(ranks);
+            let join = |rank: usize| {
+                let exchange = Exchange::join(place.store(rank).unwrap()).unwrap().within(time);
+                let comm = start(Device::new(rank).unwrap(), &exchange).unwrap();
+                let stream = Stream::new(comm.device()).unwrap();
+                sum(&comm, &stream).unwrap();
+                let (let_go, until) = std::sync::mpsc::channel::<()>();
+                if rank == 0 {
+                    stream.launch_host(move || drop(until.recv())).unwrap();
+                }
+                let mut x = DeviceBuffer::<f32>::zeroed(&Stream::new(comm.device()).unwrap(), 4).unwrap();
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+                enqueued.wait();
+                let begin = Instant::now();
+                let recovered = comm.recover(&exchange);
+                let took = begin.elapsed();
+                drop(let_go);
+                assert!(took < time + time / 2, "rank {rank}: {took:?}");
+                drop(recovered);
+            };
+            std::thread::scope(|scope| {
+                let join = &join;
+                (0..ranks).for_each(|rank| drop(scope.spawn(move || join(rank))));
+            });
+        }
+    });
+}
+
 #[test]
 fn in_one_process() {
     watched(60.0, || {

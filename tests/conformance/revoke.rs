@@ -6,8 +6,12 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(nccl_ge_2_29_7)]
+use gpucomm::nccl::Suspend;
 use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId, group, sys};
 
+#[cfg(nccl_ge_2_29_7)]
+use crate::support::newer::since;
 use crate::support::process::{Role, spawn};
 use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
 
@@ -171,6 +175,42 @@ fn nothing_is_made_of_one_where_nobody_may_wait() {
             assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
             assert!(comm.is_active());
             drop(open);
+        }
+    });
+}
+
+/// A rank revokes the communicator while the others wait for it to split or suspend it: it stays revoked, and others are made of it.
+#[cfg(nccl_ge_2_29_7)]
+#[test]
+fn one_for_which_others_wait_in_a_call_of_all_ranks() {
+    since(gpucomm::Version::new(2, 29, 7), 60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            for suspends in [false, true] {
+                let rig = Rig::new(ranks);
+                let (waits, waiting) = channel();
+                thread::scope(|scope| {
+                    for comm in &rig.clique.ranks()[1..] {
+                        let waits = waits.clone();
+                        scope.spawn(move || {
+                            waits.send(()).unwrap();
+                            let made = match suspends {
+                                true => comm.suspend(Suspend::MEMORY, "a test").map(drop),
+                                false => comm.split(Some(0), 0).map(drop),
+                            };
+                            assert!(matches!(made, Err(Error::Revoked { .. })), "{made:?}");
+                        });
+                    }
+                    (1..ranks).for_each(|_| waiting.recv().unwrap());
+                    // Before or after they wait for it.
+                    thread::sleep(Duration::from_millis(fastrand::u64(..100)));
+                    rig.clique.rank(0).revoke("the test revokes").unwrap();
+                });
+                thread::scope(|scope| {
+                    for comm in rig.clique.ranks() {
+                        scope.spawn(move || drop(comm.revoked().expect("it stays revoked").split(Some(0), 0).unwrap()));
+                    }
+                });
+            }
         }
     });
 }

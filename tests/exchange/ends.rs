@@ -222,3 +222,27 @@ fn rounds_at_one_address_with_nothing_in_between() {
     println!("{:?}", start.elapsed());
     assert!(start.elapsed() < slower(20.0), "{:?}", start.elapsed());
 }
+
+/// It has the connections of its parent, which would take its answers for its own.
+#[test]
+fn a_forked_child_is_refused() {
+    everywhere(&[2], |x| {
+        x.barrier().unwrap();
+        // SAFETY: the child makes calls that are refused before they take a lock, and ends without running anything else.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let is_refused = |result: gpucomm::Result<()>| matches!(result, Err(Error::InvalidUsage { .. }));
+            let refused = is_refused(x.set("word", b"of the child")) && is_refused(x.get("word").map(drop));
+            // SAFETY: it ends the child, whatever else is there.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let own = format!("of {}", x.rank());
+        x.set(&own, b"of the parent").unwrap();
+        let mut status = -1;
+        // SAFETY: the status is valid for a write.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child was not refused");
+        assert_eq!(x.get(&format!("of {}", 1 - x.rank())).unwrap(), b"of the parent");
+        x.barrier().unwrap();
+    });
+}

@@ -20,7 +20,7 @@ fn program(x: &Exchange, seed: u64) {
     let mut common = fastrand::Rng::with_seed(seed);
     let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut added = 0;
-    for round in 0..12_u8 {
+    for round in 0..6_u8 {
         for _ in 0..random.usize(..12) {
             let key = format!("r{}/{}", x.rank(), random.u8(..4));
             match random.u8(..6) {

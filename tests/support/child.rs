@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// A child process and what it prints.
@@ -60,8 +60,7 @@ impl Child {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
                 Ok(line) => {
-                    self.text.push_str(&line);
-                    self.text.push('\n');
+                    self.keep(&line);
                     if line.contains(marker) {
                         return;
                     }
@@ -99,12 +98,18 @@ impl Child {
             if let Some(status) = self.process.try_wait().expect("the state of a child") {
                 break status;
             }
-            if Instant::now() >= deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 self.kill();
                 self.collect();
                 return Err(std::mem::take(&mut self.text));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            // The pipes close with the process, unless a grandchild keeps one open.
+            match self.lines.recv_timeout(left.min(Duration::from_millis(100))) {
+                Ok(line) => self.keep(&line),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(1)),
+            }
         };
         self.collect();
         Ok(Finished { what: self.what.clone(), status, text: std::mem::take(&mut self.text) })
@@ -113,9 +118,13 @@ impl Child {
     fn collect(&mut self) {
         // The pipes close with the process; a grandchild that keeps one open must not keep the test.
         while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(2)) {
-            self.text.push_str(&line);
-            self.text.push('\n');
+            self.keep(&line);
         }
+    }
+
+    fn keep(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
     }
 }
 

@@ -83,6 +83,23 @@ fn kept_by_a_completion() {
     world.barrier().wait().unwrap();
 }
 
+/// The end of a generation that is late takes two seconds at most, whatever the device does.
+#[test]
+fn behind_a_device_that_is_held_up() {
+    let world = world(1, WorldOptions::default());
+    world.barrier().wait().unwrap();
+    let device = world.devices()[0];
+    let (mut x, stream) = (on(device, &[1u8]), Stream::new(device).unwrap());
+    let (let_go, until) = channel::<()>();
+    stream.launch_host(move || _ = until.recv()).unwrap();
+    x.fill(&stream, 2).unwrap();
+    let timeout = slower(1.0);
+    let rank = world.rank(0).unwrap().within(timeout);
+    let (failed, took) = timed(|| rank.all_reduce(InPlace(x), Op::Sum).wait().unwrap_err());
+    drop(let_go);
+    assert!(failed.reason == Reason::Late && took < timeout + slower(3.5), "{failed}, after {took:?}");
+}
+
 #[test]
 fn while_drained() {
     let world = world(1, WorldOptions::default());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    At, Barrier, Lane, Members, Op, Phase, Reason, Request, Shutdown, WhileDown, World, WorldOptions,
+    At, Barrier, Lane, Members, Op, Phase, Reason, Rebuild, Request, Shutdown, WhileDown, World, WorldOptions,
 };
 use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Result, Stream};
 
@@ -37,6 +37,63 @@ pub fn apart(place: &Threads, options: &[WorldOptions]) -> Result<Vec<World>> {
 
 pub fn two(place: &Threads, options: &WorldOptions) -> Result<[World; 2]> {
     Ok(apart(place, &[options.clone(), options.clone()])?.try_into().expect("two"))
+}
+
+/// A collective fails at once if a rank has shut down its world, whether it is enqueued before or after that is known. Messages
+/// between the other ranks are delivered.
+#[test]
+fn a_rank_that_has_left_is_not_waited_for() {
+    for pause in [Duration::ZERO, Duration::from_millis(700)] {
+        let place = Threads::new(3);
+        let Ok(mut worlds) = apart(&place, &vec![WorldOptions::default(); 3]) else { return };
+        let rank = |world: &World| world.ranks().remove(0).within(slower(600.0));
+        let sum = |world: &World| rank(world).all_reduce(InPlace(on(world.devices()[0], &[1u8])), Op::Sum);
+        let sums: Vec<_> = worlds.iter().map(sum).collect();
+        sums.into_iter().for_each(|sum| drop(sum.wait().unwrap()));
+        worlds.remove(1).shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+        std::thread::sleep(pause);
+        let sent = rank(&worlds[0]).send(on(worlds[0].devices()[0], &[7u8]), 2);
+        let received = rank(&worlds[1]).recv(zeroed::<u8>(worlds[1].devices()[0], 1), 0);
+        drop(sent.wait().unwrap());
+        assert_eq!(values(&received.wait().unwrap()), [7]);
+        let answers: Vec<_> = worlds.iter().map(sum).collect();
+        for answer in answers {
+            let failed = answer.wait_for(slower(60.0)).expect("an answer at once").unwrap_err();
+            let text = failed.error.to_string();
+            assert!(text.contains("rank 1 has shut down its world"), "{text}");
+        }
+    }
+}
+
+/// A request that waits within its own code for a rank that has left is ended too.
+#[test]
+fn a_request_that_waits_by_itself_for_a_rank_that_has_left() {
+    struct Waits;
+    impl Request for Waits {
+        type Back = ();
+        fn operation(&self) -> &'static str {
+            "waits"
+        }
+        fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
+            let mut sum = on(at.device(), &[1u8]);
+            at.communicator().all_reduce(InPlace(&mut sum), ReduceOp::Sum, at.stream())?;
+            at.stream().wait(slower(600.0))
+        }
+        fn into_back(self) {}
+    }
+    let place = Threads::new(2);
+    let Ok([one, other]) = two(&place, &WorldOptions::default()) else { return };
+    let rank = |world: &World| world.ranks().remove(0).within(slower(600.0));
+    // So that the ranks are connected: in its first operation, NCCL waits for the other rank.
+    let [waits, waits_too] = [&one, &other].map(|world| rank(world).submit(Waits));
+    waits.wait().unwrap();
+    waits_too.wait().unwrap();
+    let waits = rank(&one).submit(Waits);
+    // Of one process, both ranks are aborted when the request fails, perhaps while this one closes.
+    let _ = other.shutdown(Shutdown::Drain, slower(20.0));
+    let failed = waits.wait_for(slower(60.0)).expect("an answer at once").unwrap_err();
+    let text = failed.error.to_string();
+    assert!(text.contains("rank 1 has shut down its world"), "{text}");
 }
 
 /// Who has failed does not say that it leaves in good order.
@@ -446,4 +503,112 @@ fn worlds_dropped_behind_a_device_that_is_held_up() {
     drop(let_go);
     let all = times.iter().sum::<Duration>() + last;
     assert!(all < timeout + slower(1.5), "{times:?}, then {last:?}");
+}
+
+/// A shutdown beside an attempt to rebuild the world takes its time once, and the drop behind it none.
+#[test]
+fn a_shutdown_beside_a_rebuild() {
+    let place = Threads::new(2);
+    let automatic = Rebuild::Automatic {
+        members: Members::Survivors,
+        first: Duration::from_millis(10),
+        longest: Duration::from_millis(100),
+        attempts: 100,
+    };
+    let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
+    let options = [automatic, Rebuild::default()].map(|rebuild| WorldOptions {
+        rebuild,
+        init: init.clone(),
+        ..WorldOptions::default()
+    });
+    let Ok(mut worlds) = apart(&place, &options) else { return };
+    let (other, own) = (worlds.pop().unwrap(), worlds.pop().unwrap());
+    own.fail("a test");
+    eventually("it is down", || own.health().phase == Phase::Down);
+    // By then it waits for the other one, which is not rebuilt.
+    std::thread::sleep(Duration::from_millis(500));
+    let (begin, time) = (Instant::now(), slower(2.0));
+    let _ = own.shutdown(Shutdown::Drain, time);
+    assert!(begin.elapsed() < time * 2, "{:?}", begin.elapsed());
+    drop(other);
+}
+
+/// A request that waits within its own code for a rank that has left is ended also in a world that drains.
+#[test]
+fn a_request_that_waits_by_itself_in_a_world_that_drains() {
+    struct Waits(Option<std::sync::mpsc::Receiver<()>>);
+    impl Request for Waits {
+        type Back = ();
+        fn operation(&self) -> &'static str {
+            "waits"
+        }
+        fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
+            let mut from = on(at.device(), &[1u8]);
+            let _ = self.0.take().map(|go| go.recv());
+            at.communicator().recv(&mut from, 1, at.stream())?;
+            at.stream().wait(slower(600.0))
+        }
+        fn into_back(self) {}
+    }
+    let place = Threads::new(2);
+    let Ok([one, other]) = two(&place, &WorldOptions::default()) else { return };
+    let sent = other.ranks().remove(0).send(on(other.devices()[0], &[7u8]), 0);
+    let first = one.ranks().remove(0).submit(Waits(None));
+    drop((sent.wait().unwrap(), first.wait().unwrap()));
+    let (go, waits) = channel();
+    let answer = one.ranks().remove(0).within(slower(600.0)).submit(Waits(Some(waits)));
+    other.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        let ends = scope.spawn(move || one.shutdown(Shutdown::Drain, slower(60.0)));
+        // It drains by then, or soon.
+        std::thread::sleep(slower(0.3));
+        drop(go);
+        assert!(answer.wait().unwrap_err().error.to_string().contains("rank 1 has shut down its world"));
+        ends.join().unwrap().expect_err("a request has failed");
+    });
+    assert!(begin.elapsed() < slower(30.0), "{:?}", begin.elapsed());
+}
+
+/// A request may suspend the communicator, and another one resume it.
+#[cfg(nccl_ge_2_29_7)]
+#[test]
+fn a_communicator_that_is_suspended_and_resumed() {
+    if gpucomm::backend() == gpucomm::Backend::Emulator {
+        child("ends::suspended_and_resumed", &[("GPUCOMM_EMULATOR_NCCL", "2.32.3")]).succeeds("suspended and resumed");
+    }
+}
+
+#[cfg(nccl_ge_2_29_7)]
+#[test]
+#[ignore = "the body of a child process"]
+fn suspended_and_resumed() {
+    use gpucomm::nccl::Suspend;
+
+    struct Does(bool);
+    impl Request for Does {
+        type Back = ();
+        fn operation(&self) -> &'static str {
+            "suspends"
+        }
+        fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
+            match (self.0, at.communicator().suspended()) {
+                (true, _) => at.communicator().suspend(Suspend::MEMORY, "a test").map(drop),
+                (false, Some(suspended)) => suspended.resume().map(drop),
+                (false, None) => panic!("it is suspended"),
+            }
+        }
+        fn into_back(self) {}
+    }
+    let world = world(2, WorldOptions::default());
+    let every = |suspends: bool| {
+        let answers: Vec<_> = world.ranks().into_iter().map(|rank| rank.submit(Does(suspends))).collect();
+        answers.into_iter().for_each(|answer| answer.wait().unwrap());
+    };
+    every(true);
+    // Longer than the world takes to look.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(world.health().phase, Phase::Up);
+    every(false);
+    world.barrier().wait().unwrap();
 }

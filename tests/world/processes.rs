@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Barrier, Lane, Members, Op, Phase, Rebuild, Shutdown, World, WorldOptions};
-use gpucomm::{Device, DeviceBuffer, InPlace, Launch, Stream};
+use gpucomm::world::{AllReduce, Barrier, Lane, Members, Op, Phase, Rebuild, Shutdown, World, WorldOptions};
+use gpucomm::{Device, DeviceBuffer, Error, InPlace, Launch, Stream};
 
 use super::support::{Killed, child, eventually, number, on, slower, until_rebuilt, values};
 use super::trap::Trap;
@@ -52,6 +52,11 @@ fn together() {
 #[test]
 fn in_lanes() {
     run("lanes", at_most(3));
+}
+
+#[test]
+fn an_end_behind_a_request_that_was_submitted_in_order() {
+    run("in order", at_most(2));
 }
 
 /// 16 tasks of each of four processes.
@@ -123,6 +128,7 @@ fn rank() {
         "killed in lanes" => killed(true),
         "load" => load(),
         "lost" => lost(),
+        "in order" => in_order(),
         other => panic!("{other}"),
     }
 }
@@ -149,6 +155,26 @@ fn together_here() {
     }
     assert!(world.rank((rank.rank() + 1) % world.size()).is_err());
     world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+}
+
+/// Rank 0 has a request enqueued that nobody else makes, which is answered then, and ends: it waits for the request in vain, and the
+/// others are told.
+fn in_order() {
+    let (world, rank) = start(options(false, false));
+    if world.size() == 1 {
+        return;
+    }
+    rank.submit(Barrier).wait().unwrap();
+    if rank.rank() == 0 {
+        let x = InPlace(on(rank.device(), &[1u32; 7]));
+        rank.submit_in_order(AllReduce::new(x, Op::Sum)).wait().unwrap();
+        let error = world.shutdown(Shutdown::Drain, slower(1.0)).unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains("in order"), "{error}");
+    } else {
+        eventually("the world of the others has failed", || world.health().phase == Phase::Down);
+        let cause = world.health().cause.unwrap().to_string();
+        assert!(cause.contains("rank 0") && cause.contains("in order"), "{cause}");
+    }
 }
 
 /// Tasks come in another order in each process.

@@ -1,5 +1,6 @@
 //! The log in the store, in which the turns of lanes stand for ranks of several processes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -181,4 +182,33 @@ fn of_a_rank_whose_end_the_store_does_not_take_at_once() {
     first.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
     is_gone(second.rank(1).unwrap().within(slower(600.0)).submit(Nothing));
     assert_eq!((REFUSED.load(Ordering::Relaxed), second.health().phase), (3, Phase::Up));
+}
+
+/// A user may remove what the store lies in.
+#[test]
+fn a_world_that_has_ended_uses_its_store_no_more() {
+    for by_drop in [false, true] {
+        let owners = Arc::new(());
+        let owner = Arc::clone(&owners);
+        let Some((worlds, exchanges)) = two(move |_, _, _| {
+            let _ = &owner;
+            Ok(())
+        }) else {
+            return;
+        };
+        together([&worlds[0], &worlds[1]]);
+        drop(exchanges);
+        std::thread::scope(|scope| {
+            for world in worlds {
+                scope.spawn(move || {
+                    if by_drop {
+                        drop(world);
+                    } else {
+                        world.shutdown(Shutdown::Drain, slower(10.0)).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(Arc::strong_count(&owners), 1, "a store is still there, by_drop: {by_drop}");
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
+use crate::lock;
+pub(crate) use crate::lock::is_forked;
 
 /// What is known about the calling thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,13 +22,10 @@ thread_local! {
     pub(super) static THREAD: Cell<Thread> = const { Cell::new(Thread::Fresh) };
 }
 
-/// Whether this process was forked from one that had used CUDA.
-static FORKED: AtomicBool = AtomicBool::new(false);
-
 /// Notes that this process uses CUDA, which does not work in children that are forked from now on.
 pub(super) fn note_use() {
     extern "C" fn forked() {
-        FORKED.store(true, Ordering::Relaxed);
+        lock::note_fork();
         // The only thread of the child. What it has seen in the parent does not count.
         THREAD.set(Thread::Fresh);
     }
@@ -39,11 +37,6 @@ pub(super) fn note_use() {
     });
 }
 
-/// Whether this process was forked from one that had used CUDA. The threads of the parent are not there, and their locks stay taken.
-pub(crate) fn is_forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
-}
-
 /// Refuses `operation`, which calls CUDA or may, where it [is off limits](is_off_limits).
 pub(crate) fn outside_host_functions(operation: &'static str) -> Result<()> {
     refuse(operation, "CUDA")
@@ -52,6 +45,11 @@ pub(crate) fn outside_host_functions(operation: &'static str) -> Result<()> {
 /// Refuses `operation`, which calls `library` or may, where CUDA [is off limits](is_off_limits).
 pub(crate) fn refuse(operation: &'static str, library: &str) -> Result<()> {
     if is_off_limits() { Err(refused(operation, library)) } else { Ok(()) }
+}
+
+/// Refuses `operation`, which calls `library` or waits for threads that do, in a forked child alone.
+pub(crate) fn refuse_in_child(operation: &'static str, library: &str) -> Result<()> {
+    if is_forked() { Err(refused(operation, library)) } else { Ok(()) }
 }
 
 #[cold]

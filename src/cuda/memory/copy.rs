@@ -18,6 +18,7 @@ use crate::cuda::works::carry::{self, Source};
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::shared_deadline::SharedDeadline;
 use crate::trace;
 
 /// Blocks that one copy to the host has under way.
@@ -184,6 +185,7 @@ impl<T: Element> SliceMut<'_, T> {
         if to.bytes == 0 {
             return Ok(());
         }
+        let _waits = SharedDeadline::begin();
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
         let _turns = stream.turns(
             Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },

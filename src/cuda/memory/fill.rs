@@ -15,6 +15,7 @@ use crate::cuda::order::uses::Access;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
 use crate::error::Result;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// Bytes that come from the host where the driver has no such fill.
@@ -51,6 +52,7 @@ impl<T: Element> SliceMut<'_, T> {
         // SAFETY: all bytes of an element are initialised, and it stays until this returns.
         let pattern = unsafe { std::slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
         let _current = stream.device().bind(operation)?;
+        let _waits = SharedDeadline::begin();
         stream.room_or_part(ENTRY, operation, default_timeout(), || None)?;
         let _turns =
             stream.turns(Waits { operation, timeout: default_timeout, refusal: || None }, [region.alloc.tracker()])?;

@@ -13,6 +13,7 @@ use crate::cuda::order::turns::Turns;
 use crate::cuda::works::work::Origins;
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// What one bracket may enqueue.
@@ -166,8 +167,11 @@ impl Stream {
         uses.check(operation, self)?;
         // Those who call the driver need its context bound to the thread.
         let _current = self.device().bind(operation)?;
-        self.room_or_part(cost, operation, default_timeout(), || None)?;
-        let turns = uses.turns(operation, self)?;
+        let turns = {
+            let _waits = SharedDeadline::begin();
+            self.room_or_part(cost, operation, default_timeout(), || None)?;
+            uses.turns(operation, self)?
+        };
         let origins = uses.origins(self);
         uses.order(self)?;
         let _lends = turns.lend();

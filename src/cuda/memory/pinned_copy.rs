@@ -17,6 +17,7 @@ use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+use crate::shared_deadline::SharedDeadline;
 
 impl<T: Element> Slice<'_, T> {
     /// Wraps `cudaMemcpyAsync`: copies to pinned memory, a buffer or a part of one, without waiting. Reading `target` waits.
@@ -45,6 +46,7 @@ impl<T: Element> Slice<'_, T> {
         if region.bytes == 0 {
             return Ok(());
         }
+        let _waits = SharedDeadline::begin();
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
         let _turns = stream.turns(
             Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },
@@ -95,6 +97,7 @@ impl<T: Element> SliceMut<'_, T> {
         if region.bytes == 0 {
             return Ok(());
         }
+        let _waits = SharedDeadline::begin();
         stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
         let _turns = stream.turns(
             Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },

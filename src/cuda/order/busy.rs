@@ -16,9 +16,7 @@ use super::mark::Mark;
 use super::stream::{self, Stream};
 use crate::cuda::devices::device::Device;
 #[cfg(feature = "nvshmem")]
-use crate::error::Error;
-#[cfg(feature = "nvshmem")]
-use crate::sys;
+use crate::error::{Error, Result};
 
 /// The work of some devices that was not done when this was made.
 pub(crate) struct Busy {
@@ -38,8 +36,24 @@ impl Busy {
     /// The work of those streams of `device` that take turns with its legacy default stream. Does not wait.
     #[cfg(feature = "nvshmem")]
     pub(crate) fn in_legacy_order(device: Device) -> Self {
-        let runs_beside = |stream: &Stream| stream.flags().is_ok_and(|flags| flags & sys::cudaStreamNonBlocking != 0);
-        Self::of(|stream| stream.device() == device && (stream.queue().is_legacy() || !runs_beside(stream)))
+        let mut busy = Self::of(|stream| stream.device() == device && stream.queue().is_in_legacy_order());
+        busy.marks.extend(left::in_legacy_order(device));
+        busy
+    }
+
+    /// Fails while such a stream is being captured: CUDA refuses work on the legacy default stream meanwhile. Captures of streams that this crate
+    /// does not know, it does not see.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn check_legacy_order(operation: &'static str, device: Device) -> Result<()> {
+        let is_it =
+            |stream: &Stream| stream.device() == device && stream.is_captured() && stream.queue().is_in_legacy_order();
+        if !stream::all_kept().iter().any(is_it) {
+            return Ok(());
+        }
+        let reason = format!(
+            "a stream of {device} that takes turns with its legacy default stream, which this uses, is being captured: end the capture before"
+        );
+        Err(Error::InvalidUsage { operation, reason })
     }
 
     fn of(pick: impl Fn(&Stream) -> bool) -> Self {

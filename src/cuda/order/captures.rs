@@ -24,6 +24,14 @@ struct All {
 
 static ALL: Mutex<All> = Mutex::new(All { open: Vec::new(), quiet: Vec::new() });
 
+impl All {
+    /// Whether somebody captures on one of `devices`.
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
+    fn are_captured(&self, devices: &[Device]) -> bool {
+        self.open.iter().any(|(device, _)| devices.contains(device))
+    }
+}
+
 fn all() -> MutexGuard<'static, All> {
     ALL.lock()
 }
@@ -89,6 +97,12 @@ impl Quiet {
         Err(Error::InvalidUsage { operation, reason })
     }
 
+    /// Returns true if nobody captures on any of `devices` now, so that [`keep`](Self::keep) would not wait.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn can_be_kept(devices: &[Device]) -> bool {
+        !all().are_captured(devices)
+    }
+
     /// Waits until nobody captures on any of `devices`, unless there is a `refusal`; from then on nobody does. All of them at once, so that captures
     /// of several threads that wait for each other come to their ends.
     pub(crate) fn keep(
@@ -99,7 +113,7 @@ impl Quiet {
     ) -> Result<Self> {
         let kept = deadline.until(|| {
             let mut all = all();
-            if all.open.iter().any(|(device, _)| devices.contains(device)) {
+            if all.are_captured(devices) {
                 drop(all);
                 return refusal().map_or(Ok(None), Err);
             }

@@ -1,5 +1,6 @@
 //! What CUDA knows a stream by.
 
+use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::current::CurrentDevice;
 use crate::cuda::devices::device::Device;
 use crate::error::Result;
@@ -33,5 +34,21 @@ impl Queue {
     #[inline]
     pub(crate) fn hold_device(&self, operation: &'static str) -> Result<Option<CurrentDevice>> {
         if self.is_legacy() { self.device.make_current(operation).map(Some) } else { Ok(None) }
+    }
+
+    /// Wraps `cudaStreamGetFlags`.
+    pub(crate) fn flags(&self) -> Result<u32> {
+        const C: &str = "cudaStreamGetFlags";
+        let _current = self.hold_device(C)?;
+        let mut flags = 0;
+        // SAFETY: the handle is alive; writes one integer to the address given.
+        check_on(self.device.ordinal(), C, unsafe { sys::cudaStreamGetFlags(self.raw, &raw mut flags) })?;
+        Ok(flags)
+    }
+
+    /// Whether it takes turns with the legacy default stream of its device, or is that one. True where CUDA does not say.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn is_in_legacy_order(&self) -> bool {
+        self.is_legacy() || !self.flags().is_ok_and(|flags| flags & sys::cudaStreamNonBlocking != 0)
     }
 }

@@ -57,6 +57,25 @@ impl Stream {
         self.make_room(ENTRY, operation, timeout, || None)
     }
 
+    /// Whether there is room for so many places, as far as can be said without a look at the device.
+    #[cfg(feature = "nvshmem")]
+    #[inline]
+    pub(crate) fn has_room_for(&self, places: usize) -> bool {
+        self.in_flight().has_room(places as u64 * ENTRY)
+    }
+
+    /// As [`Stream::room_or_part`], for so many places.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn make_room_for(
+        &self,
+        places: usize,
+        operation: &'static str,
+        timeout: Duration,
+        refusal: impl Fn() -> Option<Error>,
+    ) -> Result<()> {
+        self.room_or_part(places as u64 * ENTRY, operation, timeout, refusal)
+    }
+
     #[cold]
     fn wait_for_room(
         &self,

@@ -326,13 +326,7 @@ impl Stream {
     /// What CUDA says.
     pub fn flags(&self) -> Result<u32> {
         self.device().ready("Stream::flags")?;
-        let _current = self.queue().hold_device("cudaStreamGetFlags")?;
-        let mut flags = 0;
-        // SAFETY: the handle is alive; writes one integer to the address given.
-        check_on(self.device().ordinal(), "cudaStreamGetFlags", unsafe {
-            sys::cudaStreamGetFlags(self.raw(), &raw mut flags)
-        })?;
-        Ok(flags)
+        self.queue().flags()
     }
 
     /// Wraps `cudaStreamGetPriority`.
@@ -404,7 +398,7 @@ impl Stream {
     }
 
     /// The error of a wait that was not over in time, if the stream has still not come to where that wait would have ended.
-    /// Without a mark, later work hides whether the stream has come there, so there is none.
+    /// `None` if there is no mark and later work was enqueued: that work hides whether the stream has come there.
     pub(crate) fn given_up(&self) -> Option<Error> {
         let GivenUp { mark, position, error } = self.inner.given_up.lock().clone()?;
         let is_past = match mark {
@@ -415,14 +409,13 @@ impl Stream {
         (!is_past.unwrap_or(true)).then_some(error)
     }
 
-    /// The length of the longest late wait for it, if it may still have work. Does not call CUDA, so that work may be done
-    /// that this counts.
+    /// The length of the longest late wait for it, unless what that waited for is known to be done. Does not call CUDA, so that work
+    /// may be done that this counts.
     #[cfg(feature = "nccl")]
     pub(crate) fn may_be_given_up_after(&self) -> Duration {
-        if self.in_flight().places() == 0 {
-            return Duration::ZERO;
-        }
-        self.inner.given_up.lock().as_ref().map_or(Duration::ZERO, |known| known.error.waited())
+        let known = self.inner.given_up.lock();
+        let last = known.as_ref().filter(|known| !self.in_flight().has_seen(known.position));
+        last.map_or(Duration::ZERO, |known| known.error.waited())
     }
 
     /// A number that no other stream has, nor had.
@@ -465,7 +458,7 @@ impl Inner {
             _ => self.in_flight.newest(),
         };
         if let Some(mark) = mark.filter(|mark| matches!(mark.reached(), Ok(false))) {
-            left::add(mark);
+            left::add(mark, self.queue);
         }
     }
 }
@@ -484,5 +477,31 @@ impl Drop for Inner {
             // when its work is done.
             let _ = check("cudaStreamDestroy", unsafe { sys::cudaStreamDestroy(self.queue.raw) });
         }
+    }
+}
+
+#[cfg(all(test, feature = "nccl", gpucomm_emulator))]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_late_wait_counts_until_what_it_waited_for_is_seen_done() {
+        let stream = Stream::new(Device::new(0).unwrap()).unwrap();
+        let held_up = || {
+            let (let_go, until) = channel::<()>();
+            stream.launch_host(move || _ = until.recv()).unwrap();
+            let_go
+        };
+        let time = Duration::from_millis(50);
+        let let_go = held_up();
+        assert!(matches!(stream.wait(time), Err(Error::Timeout { .. })));
+        assert!(stream.may_be_given_up_after() >= time);
+        drop(let_go);
+        stream.synchronize().unwrap();
+        let let_go = held_up();
+        assert_eq!(stream.may_be_given_up_after(), Duration::ZERO, "nobody has waited for this in vain");
+        drop(let_go);
     }
 }

@@ -37,7 +37,7 @@ pub(in crate::exchange) enum Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::Later(error.to_string())
+        Self::Later(if timed_out(&error) { "there is no answer".to_owned() } else { error.to_string() })
     }
 }
 
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn the_reason_of_the_last_full_attempt_is_kept() {
         let nobody_listens = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let deadline = Deadline::after(Duration::from_millis(300));
+        let deadline = Deadline::after(Duration::from_secs(2));
         let greet = |_: TcpStream, _: &Deadline| Ok::<_, Failure>(());
         let error = dial("test", &format!("localhost:{nobody_listens}"), 1, &deadline, || true, greet).unwrap_err();
         assert!(error.to_string().contains("refused"), "{error}");

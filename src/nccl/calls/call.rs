@@ -22,7 +22,7 @@ pub(crate) struct Call<'a> {
     pub(crate) comm: &'a Inner,
     pub(crate) stream: &'a Stream,
     pub(crate) kind: Kind,
-    /// What C is told that they are: what only moves goes as bytes.
+    /// The element type that is passed to NCCL. Types that NCCL cannot reduce, and that only move, go as bytes.
     pub(crate) element: ElementKind,
     /// See [`head`](crate::nccl::validate::operation::head).
     pub(crate) head: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Call<'a> {
     pub(crate) send: Option<Region<'a>>,
     /// What is written; `None` where this rank receives nothing.
     pub(crate) recv: Option<Region<'a>>,
-    /// The pointer that C gets as send buffer where it lies within `recv`: in place, at an offset of these bytes.
+    /// In place: the offset in bytes of the send buffer inside `recv`. `None` out of place.
     pub(crate) send_in_recv: Option<usize>,
     /// The pointer that C gets as receive buffer, in bytes from the start of `recv`.
     pub(crate) recv_offset: usize,

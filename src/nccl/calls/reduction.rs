@@ -1,4 +1,4 @@
-//! What C is told of a reduction.
+//! The `ncclRedOp_t` of a reduction, and its scalar on the device.
 
 use super::buffers::Elements;
 use super::float8;
@@ -21,7 +21,7 @@ pub(crate) enum Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    /// What C is told at `site`, for elements that the devices can reduce; a pre-multiplied sum must be of its communicator.
+    /// The `ncclRedOp_t` at `site`, for elements that the devices can reduce; a pre-multiplied sum must be of its communicator.
     pub(crate) fn to_raw(self, site: &Site<'_>, of: Elements) -> Result<sys::ncclRedOp_t> {
         if let Some(kind) = of.kind.filter(|kind| kind.is_float8()) {
             float8::check(site, kind, matches!(self, Self::PreMul { .. }))?;

@@ -84,7 +84,7 @@ impl<'a> Site<'a> {
     #[inline]
     pub(crate) fn call(&self, kind: Kind, elements: Elements, count: usize) -> Call<'a> {
         let of = elements.of;
-        // What a rank counts lies in its memory, so that the bytes can be counted, too.
+        // The number of bytes does not overflow: the elements lie in memory.
         let (compared, carried) = match elements.kind {
             Some(element) => (count, (kind.carrier(element), count)),
             None => {

@@ -8,9 +8,10 @@ use crate::error::{Error, Result};
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::failure::Failure;
-use crate::nccl::validate::over_exchange::{OverExchange, RoundState};
+use crate::nccl::validate::over_exchange::regroups::Progress;
+use crate::nccl::validate::over_exchange::round::RoundState;
+use crate::nccl::validate::over_exchange::this_rank::OverExchange;
 use crate::nccl::validate::regroup::{Place, Plan};
-use crate::nccl::validate::regroup_over_exchange::Progress;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::comparison::Comparison;
 use crate::shared_deadline::SharedDeadline;
@@ -32,7 +33,17 @@ pub(super) fn meet<'a>(
 ) -> Result<Vec<(usize, Place)>, Failure> {
     let deadline = SharedDeadline::within(inner.timeout());
     let party = match plan.signature() {
-        Some(signature) => round(operation, inner, checked, signature, &deadline)?,
+        Some(signature) => {
+            let grows = matches!(plan, Plan::Grow(_));
+            round(operation, inner, checked, (signature, grows), &deadline).map_err(|error| match error {
+                // A revoke leaves the communicator as it is here. The others may rely on this rank.
+                Error::Revoked { .. } => {
+                    inner.validation.announce_end(inner.rank, &error);
+                    Failure::Retryable(error)
+                }
+                error => error.into(),
+            })?
+        }
         None => {
             // A rank that is not ready does not let the others rely on it.
             promise(operation, inner, &deadline).map_err(Failure::late)?;
@@ -51,7 +62,7 @@ fn round(
     operation: &'static str,
     inner: &Inner,
     checked: &OverExchange,
-    signature: Signature,
+    (signature, grows): (Signature, bool),
     deadline: &Deadline,
 ) -> Result<Vec<(usize, Place)>> {
     let round = checked.announce(vec![signature], Vec::new(), inner.timeout())?;
@@ -63,7 +74,9 @@ fn round(
         };
         let absent = || checked.absent(&round, &missing);
         comparison.waits(inner, absent);
-        if let Some(error) = inner.ended_error(operation) {
+        // Only an active communicator grows, so a revoke ends the wait too.
+        let over = if grows { inner.refusal(operation) } else { inner.ended_error(operation) };
+        if let Some(error) = over {
             return Err(error);
         }
         if deadline.expired() {

@@ -1,13 +1,14 @@
 //! Grows communicators: all ranks come, and new ones that were invited.
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::regroup::{Bring, grown, regroup, shares_nothing};
 use super::split::settle;
 use crate::error::{Error, Result};
-use crate::nccl::enqueue::submit;
+use crate::nccl::enqueue::in_group;
+use crate::nccl::lifecycle::failed_call;
 use crate::nccl::lifecycle::start_child::Wish;
 use crate::nccl::local_ranks::growth::Open;
 use crate::nccl::rank::helper::Helper;
@@ -31,9 +32,33 @@ pub(crate) struct Invited {
     pub(crate) size: usize,
     /// The ranks of the grown communicator, if it is a clique.
     pub(crate) clique: Option<Arc<LocalRanks>>,
+    /// Tells whether the communicator that has invited can still grow.
+    pub(crate) host: Host,
     /// The configuration of the ranks that invite.
     pub(crate) config: Config,
     pub(crate) timeout: Duration,
+}
+
+/// The communicator that has invited, as a new rank of this process knows it.
+#[derive(Clone)]
+pub(crate) struct Host {
+    id: UniqueId,
+    inner: Weak<Inner>,
+    local_ranks: Arc<LocalRanks>,
+}
+
+impl Host {
+    /// Returns why the communicator will not grow by this invitation: it has ended, or was revoked, before all ranks had come to grow
+    /// it.
+    pub(crate) fn cannot_grow(&self, operation: &'static str) -> Option<Error> {
+        self.local_ranks.growth.get().filter(|open| open.id == self.id && !open.begun)?;
+        let dropped = || "the communicator that has invited this rank was dropped".to_owned();
+        match self.inner.upgrade() {
+            Some(inner) if inner.is_suspended() => None,
+            Some(inner) => inner.refusal(operation),
+            None => Some(Error::Aborted { operation, reason: dropped() }),
+        }
+    }
 }
 
 /// Checks the number of new ranks. Returns the number of all ranks of the grown communicator.
@@ -48,15 +73,15 @@ fn size_of(operation: &'static str, inner: &Inner, more: usize) -> Result<usize>
 /// Waits for the work of `members`, before one of them invites. An invitation by which they do not
 /// grow stays open, and nothing else can be made of them.
 pub(crate) fn approach(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
     version::needs(operation, FIRST)?;
     settle(operation, members)
 }
 
 /// Wraps `ncclCommGetUniqueId`: invites `more` ranks, on behalf of all ranks.
-pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Result<Invited> {
-    submit::outside_of_groups(operation)?;
+pub(crate) fn invite(operation: &'static str, inner: &Arc<Inner>, more: usize) -> Result<Invited> {
+    in_group::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
     version::needs(operation, FIRST)?;
     let size = size_of(operation, inner, more)?;
@@ -74,7 +99,7 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
             check("ncclCommGetUniqueId", unsafe { sys::ncclCommGetUniqueId(handle, &mut id) })
         });
         asked.and_then(|asked| asked.inspect_err(|_| failed = true))?;
-        Ok(Open { rank: inner.rank, id: UniqueId::from_raw(&id), more })
+        Ok(Open { rank: inner.rank, id: UniqueId::from_raw(&id), more, begun: false })
     });
     let (child, part) = grown(more, guard.times(&Plan::Grow(more)));
     let key = inner.local_ranks.lineage.key(&child);
@@ -85,9 +110,10 @@ pub(crate) fn invite(operation: &'static str, inner: &Inner, more: usize) -> Res
     });
     drop(guard);
     // NCCL may have told some of the ranks.
-    let open = open.map_err(|error| if failed { submit::failed(&[inner], operation, error) } else { error })?;
+    let open = open.map_err(|error| if failed { failed_call::end(&[inner], operation, error) } else { error })?;
     let (config, timeout) = (inner.local_ranks.config(), inner.timeout());
-    Ok(Invited { id: open.id, key, size, clique, config, timeout })
+    let host = Host { id: open.id, inner: Arc::downgrade(inner), local_ranks: Arc::clone(&inner.local_ranks) };
+    Ok(Invited { id: open.id, key, size, clique, host, config, timeout })
 }
 
 /// Waits until `inner` has done what was enqueued, and checks whether it can grow by so many ranks,

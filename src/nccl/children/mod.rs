@@ -14,15 +14,20 @@ pub(crate) mod suspend;
 
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::nccl::enqueue::submit;
 use crate::nccl::lifecycle::abort::{GRACE, abort};
+use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::inner::Inner;
 
-/// Aborts `members` after a failure that the other ranks do not know, and on which they wait.
-/// Returns the error for the caller.
+/// Aborts `members` after a failure that the other ranks do not know, and on which they wait, but not after a revoke: that leaves
+/// communicators of which others can be made. Returns the error for the caller.
 fn failed(members: &[&Inner], operation: &'static str, error: Error) -> Error {
+    if matches!(error, Error::Revoked { .. }) && members.iter().all(|inner| inner.is_revoked()) {
+        // Ranks of other processes may wait for this one within NCCL.
+        members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &error));
+        return error;
+    }
     if !members.iter().any(|inner| inner.is_revoked() || inner.is_suspended()) {
-        return submit::failed(members, operation, error);
+        return failed_call::end(members, operation, error);
     }
     let cliques: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
     let _ = abort(&cliques, &error, &Deadline::after(GRACE));

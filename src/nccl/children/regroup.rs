@@ -15,7 +15,7 @@ use crate::cuda::restoring;
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::connect::Promised;
-use crate::nccl::enqueue::{connect, submit};
+use crate::nccl::enqueue::{connect, in_group};
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::lifecycle::abort::start_abort;
 use crate::nccl::lifecycle::peer_listener::PeerListener;
@@ -33,8 +33,8 @@ use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::regroup::{self, Awaited, Plan, Step};
 use crate::nccl::validate::split::Choice;
 use crate::nccl::wait::comparison::Comparison;
-use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all_to_divide;
+use crate::nccl::wait::left_ranks;
 use crate::shared_deadline::SharedDeadline;
 
 /// What one rank asks for.
@@ -128,7 +128,7 @@ pub(super) fn regroup(
     plan: &Plan,
     mut brings: Vec<Bring>,
 ) -> Result<Vec<Option<Arc<Inner>>>> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
     let _call = SharedDeadline::begin();
     // Everything that may fail here comes before the other ranks rely on this one.
@@ -156,6 +156,7 @@ pub(super) fn regroup(
         }
         if let Plan::Grow(more) = plan {
             members.iter().try_for_each(|inner| is_invited(operation, inner, *more))?;
+            members.iter().for_each(|inner| inner.local_ranks.growth.begin());
         }
         let parts = members.iter().zip(&mut entered).zip(helpers).zip(brings.into_iter().zip(parties));
         let parts = parts.map(|(((inner, guard), helper), (bring, party))| {
@@ -293,11 +294,18 @@ pub(super) fn meet<'a>(
                     }
                     awaited.look(plan.others(inner.rank, inner.size), missing);
                     let dead = || inner.ended_error(operation);
-                    let left = || departure::at_regroup(inner, operation, awaited.missing(), &plan.describe());
+                    // Only an active communicator grows.
+                    let revoked = || matches!(plan, Plan::Grow(_)).then(|| inner.refusal(operation)).flatten();
+                    let left = || left_ranks::at_regroup(inner, operation, awaited.missing(), &plan.describe());
                     let absent = || format!("rank {}: {}", inner.rank, awaited.describe(plan));
                     comparison.waits(inner, absent);
                     let late = || deadline.error(operation, absent());
-                    trouble = trouble.take().or_else(dead).or_else(left).or_else(|| deadline.expired().then(late));
+                    trouble = trouble
+                        .take()
+                        .or_else(dead)
+                        .or_else(revoked)
+                        .or_else(left)
+                        .or_else(|| deadline.expired().then(late));
                     true
                 }
             }
@@ -310,7 +318,10 @@ pub(super) fn meet<'a>(
             let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|one| one.inner.rank).collect();
             if waiting.first().is_none_or(|one| one.in_process.regroup.leave(&ranks)) {
                 let failed = |error, one: &mut Waiting<'_>| one.comparison.failed(error);
-                return Err(Failure::late(waiting.iter_mut().fold(error, failed)));
+                let error = waiting.iter_mut().fold(error, failed);
+                // A revoke leaves a communicator of which others can be made.
+                let is_revoked = matches!(error, Error::Revoked { .. });
+                return Err(if is_revoked { Failure::Retryable(error) } else { Failure::late(error) });
             }
         }
         backoff(round);

@@ -9,7 +9,7 @@ use crate::cuda::{Worker, restoring};
 use crate::error::{Error, Result};
 use crate::known_bugs;
 use crate::nccl::enqueue::connect::Promised;
-use crate::nccl::enqueue::{connect, point, submit};
+use crate::nccl::enqueue::{connect, in_group, point};
 use crate::nccl::lifecycle::drop::drop_all;
 use crate::nccl::lifecycle::peer_listener::PeerListener;
 use crate::nccl::lifecycle::start_child::{Part, Place, Wish, divide};
@@ -19,8 +19,8 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::validate::split::Choice;
-use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::enter_all;
+use crate::nccl::wait::left_ranks;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
@@ -53,7 +53,7 @@ impl Ask {
 /// Splits the communicators of `members`, which one thread drives, one [`Ask`] for each. Returns
 /// the part of each.
 pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[Ask]) -> Result<Vec<Option<Arc<Inner>>>> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     let _call = SharedDeadline::begin();
     members.iter().try_for_each(|inner| inner.local_ranks.growth.refuse(operation))?;
     outside_of_host_functions(operation)?;
@@ -120,7 +120,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
             || inner.look_around(0, inner.recent.last()),
             || {
                 while let Some(stream) = streams.last()
-                    && departure::settle(stream)?
+                    && left_ranks::settle(stream)?
                 {
                     streams.pop();
                 }
@@ -131,7 +131,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
             },
         )?;
         if done.is_none() {
-            let late = deadline.error(operation, departure::unsettled(inner, &streams));
+            let late = deadline.error(operation, left_ranks::unsettled(inner, &streams));
             streams.iter().for_each(|stream| stream.give_up_all(&late));
             return Err(late);
         }

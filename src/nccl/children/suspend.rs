@@ -19,7 +19,7 @@ use super::regroup::{is_told, meet};
 use super::split::settle;
 use crate::cuda::{self, Device, Quiet, restoring, undisturbing};
 use crate::error::{Error, Result};
-use crate::nccl::enqueue::submit;
+use crate::nccl::enqueue::in_group;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::lifecycle::abort::start_abort;
 use crate::nccl::lifecycle::start_child::{deadline_of, wait};
@@ -38,7 +38,7 @@ use crate::version;
 
 /// Suspends `members`, which one thread drives, with these flags, because of `reason`.
 pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c_int, reason: &str) -> Result<()> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     let _call = SharedDeadline::begin();
     // Before the other ranks wait for this one.
     outside_of_host_functions(operation)?;
@@ -59,7 +59,11 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
         let _quiet = quiet(operation, members, &devices)?;
         make(operation, members, &helper, Ask::Suspend(flags))?;
         // Before the locks are given back.
-        members.iter().try_for_each(|inner| if inner.suspend(reason) { Ok(()) } else { Err(inner.dead(operation)) })
+        let suspend = |inner: &&Arc<Inner>| if inner.suspend(reason) { Ok(()) } else { Err(inner.dead(operation)) };
+        members.iter().try_for_each(suspend).inspect_err(|error| {
+            // A revoke has come meanwhile, and NCCL has suspended them already: nothing can be made of them.
+            start_abort(&members.iter().flat_map(|inner| inner.clique_ranks()).collect::<Vec<_>>(), error);
+        })
     });
     suspended.map_err(|error| failed(&refs, operation, error))
 }
@@ -67,7 +71,7 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
 /// Resumes `members`, which one thread drives. If other ranks do not come in time, they stay
 /// suspended.
 pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     let _call = SharedDeadline::begin();
     outside_of_host_functions(operation)?;
     let helper = helper_of(operation, members)?;

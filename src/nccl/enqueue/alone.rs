@@ -14,7 +14,7 @@ use crate::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
-use crate::nccl::validate::launch::in_process::in_vain;
+use crate::nccl::validate::launch::of_clique::in_vain;
 use crate::shared_deadline::SharedDeadline;
 
 /// How much of a communicator is captured, as it was made.

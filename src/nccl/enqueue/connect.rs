@@ -12,12 +12,12 @@ use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::history::Exchange;
 use crate::nccl::validate::in_process::InProcess;
-use crate::nccl::validate::launch::in_process::{bytes, class};
 use crate::nccl::validate::launch::messages::collectives;
+use crate::nccl::validate::launch::of_clique::{bytes, class};
 use crate::nccl::validate::meeting::{Need, Peers, Step, quiet};
 use crate::nccl::validate::pair::End;
 use crate::nccl::wait::patience::Patience;
-use crate::nccl::wait::{departure, pending};
+use crate::nccl::wait::{explanation, left_ranks};
 
 /// What one communicator connects.
 struct First<'a> {
@@ -84,7 +84,7 @@ impl<'a> First<'a> {
             true => "",
             false => ": one thread that drives several has to put their calls into one group",
         };
-        let what = pending::meets(self.inner, &missing);
+        let what = explanation::meets(self.inner, &missing);
         format!("{what}. Ranks meet before they do this for the first time{advice}")
     }
 }
@@ -231,8 +231,8 @@ fn wait<'a>(
             let is_captured = |first: &First<'_>| first.stream.is_some_and(Stream::is_captured);
             let captures = |inner| firsts.iter().any(|first| ptr::eq(first.inner, inner) && is_captured(first));
             let in_vain = |inner: &Inner| match captures(inner) {
-                true => departure::at_capture(inner, operation),
-                false => departure::at_meeting(inner, operation),
+                true => left_ranks::at_capture(inner, operation),
+                false => left_ranks::at_meeting(inner, operation),
             };
             patience.wait(operation, members, in_vain, first.inner, || first.absent())
         };

@@ -24,7 +24,7 @@ use crate::nccl::validate::pair::End;
 use crate::nccl::wait::entry;
 use crate::sys;
 
-/// Makes one call, whose memory was ordered, and comes from `read`.
+/// Makes one call, whose memory was ordered. `read` are the operations that have made the data it reads.
 #[inline]
 pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     if call.count == 0 {
@@ -158,9 +158,8 @@ pub(crate) fn group(
             let stream = calls().find(|call| call.comm.id == *id).map(|call| call.stream);
             for ((peer, end), stream) in peers.iter().zip(stream.into_iter().cycle()) {
                 // SAFETY: as below; the peer makes the other end.
-                see(if end == End::Sender { "ncclSend" } else { "ncclRecv" }, unsafe {
-                    link(peer, end, stream, members[place(*id, members)].handle)
-                });
+                let (function, code) = unsafe { link(peer, end, stream, members[place(*id, members)].handle) };
+                see(function, code);
             }
         }
         // Some collectives are messages to NCCL: they come first, as ranks have compared them.
@@ -250,7 +249,8 @@ pub(crate) fn connect(
             let handle = members[place(inner.id, members)].handle;
             for (peer, end) in peers.iter() {
                 // SAFETY: the handle is live during a visit, and the peer makes the other end.
-                result = result.and(check::check("ncclSend", unsafe { link(peer, end, stream, handle) }));
+                let (function, code) = unsafe { link(peer, end, stream, handle) };
+                result = result.and(check::check(function, code));
             }
         }
         // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
@@ -264,19 +264,19 @@ pub(crate) fn connect(
     result
 }
 
-/// A message without elements, for which NCCL connects two ranks.
+/// Makes one end of a message without elements, for which NCCL connects two ranks. Returns the C function and its result.
 ///
 /// # Safety
 /// `handle` is a live communicator, during a visit; the peer makes the other end.
-unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) -> sys::ncclResult_t {
+unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) -> (&'static str, sys::ncclResult_t) {
     let nothing = ptr::NonNull::<u64>::dangling().as_ptr().cast();
     let (bytes, peer) = (sys::ncclDataType_t::ncclInt8, peer as c_int);
     stream.settle();
     // SAFETY: as the caller promises; the stream is live, and no elements are read or written.
     unsafe {
         match end {
-            End::Sender => sys::ncclSend(nothing, 0, bytes, peer, handle, stream.raw()),
-            End::Receiver => sys::ncclRecv(nothing, 0, bytes, peer, handle, stream.raw()),
+            End::Sender => ("ncclSend", sys::ncclSend(nothing, 0, bytes, peer, handle, stream.raw())),
+            End::Receiver => ("ncclRecv", sys::ncclRecv(nothing, 0, bytes, peer, handle, stream.raw())),
         }
     }
 }

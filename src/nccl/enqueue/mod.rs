@@ -2,9 +2,10 @@
 
 pub(crate) mod alone;
 mod captured;
-#[cfg(nccl_ge_2_31)]
-mod configured;
 pub(crate) mod connect;
+#[cfg(nccl_ge_2_31)]
+mod group_config;
+pub(crate) mod in_group;
 pub(crate) mod itself;
 pub(crate) mod launch;
 pub(crate) mod lonely;

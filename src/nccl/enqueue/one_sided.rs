@@ -4,12 +4,13 @@ use std::ffi::c_int;
 use std::ptr;
 
 use super::alone;
-use super::submit;
+use super::in_group;
 use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
+use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::recent::{NOWHERE, Record};
 use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::{check, data_type};
@@ -130,7 +131,7 @@ impl What<'_> {
 /// Enqueues one of these, outside of any group.
 pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
     let Site { operation, comm: inner, stream } = site;
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     if !inner.one_sided.is_ready() {
         let reason = "all ranks call `prepare_one_sided` first, together: NCCL has them meet there";
         return Err(Error::InvalidUsage { operation, reason: reason.into() });
@@ -224,5 +225,5 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
     }
     let result = check::check(what.function(), result);
     drop(guard);
-    result.map_err(|error| submit::failed(&[inner], operation, error))
+    result.map_err(|error| failed_call::end(&[inner], operation, error))
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::captured::{Captured, OPERATION, Part};
-use super::submit::{failed, outside_of_groups};
+use super::in_group::outside_of_groups;
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
 use crate::nccl::flight::files::Trouble;
+use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::graphs::drop_after;
 use crate::nccl::rank::guarded::Guarded;
@@ -48,7 +49,7 @@ impl Party for Captured {
         // The locks have been given back.
         launched.map_err(|error| {
             let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| &*part.inner).collect();
-            failed(&members, OPERATION, error)
+            failed_call::end(&members, OPERATION, error)
         })
     }
 

@@ -14,10 +14,12 @@ use crate::cuda::restoring;
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
 use crate::nccl::calls::kind::Kind;
+use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
+use crate::nccl::validate::connects::Connects;
 use crate::nccl::validate::launch::group::before_group;
 use crate::nccl::validate::operation;
 use crate::nccl::wait::entry;
@@ -33,7 +35,7 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
     outside_of_host_functions(operation)?;
     calls.iter_mut().for_each(|call| call.head = operation::simulated(call.head));
     #[cfg(nccl_ge_2_31)]
-    super::configured::check_group(calls)?;
+    super::group_config::check_group(calls)?;
     let inners = submit::inners_of(calls);
     check_all(operation, calls, &inners)?;
     calls.iter().try_for_each(|call| call.stream.ready(call.operation))?;
@@ -47,7 +49,7 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
             members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
         restoring(|| {
             let _promised = match before_group(calls, &inners, operation)? {
-                true => {
+                Connects::Ranks => {
                     launch::write_down(calls, &members);
                     // As where a group goes in parts: messages of others are connected ahead, for which there is no room here.
                     let (besides, promised) = connect::meet(calls, &inners, operation, true, &mut |parts| {
@@ -56,13 +58,13 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
                     submit::connect_ahead(calls, &mut members, &besides)?;
                     promised
                 }
-                false => connect::Promised::default(),
+                Connects::Nothing => connect::Promised::default(),
             };
             estimate(operation, calls, &members)
         })
     };
     // The locks have been given back.
-    estimated.map_err(|error| submit::failed(&inners, operation, error))
+    estimated.map_err(|error| failed_call::end(&inners, operation, error))
 }
 
 /// Refuses what NCCL does not simulate: it would keep it, or do it.

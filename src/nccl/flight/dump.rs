@@ -16,7 +16,7 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::issued::Wait;
 use crate::nccl::rank::recent::Record;
 use crate::nccl::validate::operation;
-use crate::nccl::wait::pending;
+use crate::nccl::wait::explanation;
 use crate::version;
 
 /// The version of the schema.
@@ -67,7 +67,7 @@ impl Dump {
             cause: inner.cause().map(|cause| (cause.variant(), cause.to_string())),
             occasion,
             when: clock::tick(),
-            waits: waits.or_else(|| inside.map(|_| pending::is_inside(inner))),
+            waits: waits.or_else(|| inside.map(|_| explanation::is_inside(inner))),
             inside,
             ras: None,
             comparison: inner.issued.comparison(),
@@ -149,7 +149,7 @@ fn key(lineage: &Lineage) -> u64 {
 
 /// Those of its operations that are not known to be done, and for whom it waits there.
 fn open(inner: &Inner, seen: &Seen, records: &[Record]) -> Option<String> {
-    seen.open(records).and_then(|(first, last)| pending::waits(inner, first - 1, last))
+    seen.open(records).and_then(|(first, last)| explanation::waits(inner, first - 1, last))
 }
 
 /// What `inner` waits for now, in words, if that is known. Waits for no lock, and calls neither CUDA nor NCCL.

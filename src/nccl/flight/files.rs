@@ -11,7 +11,7 @@ use super::dump::{self, Dump};
 use super::{ended, ras};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
-use crate::lock::Mutex;
+use crate::lock::{Mutex, is_forked};
 use crate::nccl::local_ranks::lineage::Lineage;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 
@@ -54,6 +54,10 @@ pub(crate) fn write(dump: &Dump, directory: &Path) -> Result<PathBuf> {
 
 /// What all ranks of the process have issued, and had issued that have ended.
 pub(crate) fn all(occasion: &str) -> Vec<Dump> {
+    // The ranks are the parent's.
+    if is_forked() {
+        return Vec::new();
+    }
     // In this order: who ends meanwhile is there twice, and not missing.
     let open = LOCAL_RANKS.ranks().into_iter().filter(|inner| !inner.has_ended() && ended::of(inner).is_none());
     let mut all: Vec<_> = open.map(|inner| Dump::of(&inner, occasion.to_owned())).collect();

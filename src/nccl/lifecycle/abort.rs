@@ -88,7 +88,7 @@ pub(crate) fn abort_after(
     let patience = again.map_or(patience, |again| quiesce::at_most(again, &patience));
     match wait_for_end(&ranks, &patience) {
         false => {
-            again.into_iter().for_each(|again| ranks.iter().for_each(|inner| inner.limit_timeout(again)));
+            again.into_iter().for_each(|again| ranks.iter().for_each(|inner| inner.limit_end(again)));
             AbortOutcome::StillRunning
         }
         true if first => AbortOutcome::Done,
@@ -122,7 +122,10 @@ pub(crate) fn abort_clique(inner: &Inner, cause: &Error) {
 pub(crate) fn abort_revoked(revoked: &[Arc<Inner>], operation: &'static str) {
     if !revoked.is_empty() {
         let reason = "it was revoked, and closed or dropped then".to_owned();
-        start_abort(revoked, &Error::Aborted { operation, reason });
+        let cause = Error::Aborted { operation, reason };
+        // Ranks of other processes that have not revoked it may wait for these.
+        revoked.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &cause));
+        start_abort(revoked, &cause);
     }
 }
 

@@ -24,8 +24,8 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::validator::Validator;
-use crate::nccl::wait::departure;
 use crate::nccl::wait::entry::busy as busy_elsewhere;
+use crate::nccl::wait::left_ranks;
 use crate::sys;
 
 const CLOSE: &str = "close";
@@ -317,7 +317,7 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
     loop {
         for (inner, streams, has_left) in &mut busy {
             while let Some(stream) = streams.last()
-                && departure::settle(stream).map_err(|error| error.met_by(CLOSE))?
+                && left_ranks::settle(stream).map_err(|error| error.met_by(CLOSE))?
             {
                 streams.pop();
             }
@@ -329,7 +329,7 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
                     .for_each(|in_process| in_process.ledger.presence().settle(inner.rank));
             }
             // A rank that waits for others may do so for ever, and they for it.
-            let waits = || round >= SOME && departure::is_missed(inner);
+            let waits = || round >= SOME && left_ranks::is_missed(inner);
             if !*has_left && (streams.is_empty() || waits()) {
                 *has_left = true;
                 announce_end(inner);
@@ -341,7 +341,7 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
             return Err(error);
         }
         if deadline.expired() {
-            return Err(deadline.error(CLOSE, departure::unsettled(inner, streams)));
+            return Err(deadline.error(CLOSE, left_ranks::unsettled(inner, streams)));
         }
         backoff(round);
         round += 1;

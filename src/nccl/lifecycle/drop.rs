@@ -56,6 +56,11 @@ impl DropTime {
     pub(crate) fn was_in_vain(self) {
         self.wait.was_in_vain();
     }
+
+    /// The work has ended. What the thread has spent in vain before still counts.
+    pub(crate) fn went_on(self) {
+        self.wait.went_on();
+    }
 }
 
 /// How long a drop takes at most, of something with this timeout.
@@ -75,7 +80,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         return;
     }
     abort_revoked(&revoked, "drop");
-    let Some(timeout) = active.iter().map(|inner| inner.timeout()).min() else {
+    let Some(timeout) = active.iter().map(|inner| inner.time_to_end()).min() else {
         return wait_until_left(members);
     };
     let wait = in_vain::Wait::begin();
@@ -89,9 +94,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let deadline = Deadline::after(for_work.saturating_sub(waited).max(AGAIN));
     if !std::thread::panicking() && close(&active, &deadline).is_ok() {
         // NCCL may wait for ranks of other processes, and goes on with that by itself.
-        if !active.iter().all(|inner| inner.has_ended()) {
-            wait.was_in_vain();
-        }
+        if active.iter().all(|inner| inner.has_ended()) { wait.went_on() } else { wait.was_in_vain() }
     } else {
         // Other threads may have revoked some of them meanwhile: those end alone.
         let (revoked, active): (Vec<_>, Vec<_>) = active.into_iter().partition(|inner| inner.is_revoked());
@@ -113,12 +116,10 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
             // NCCL frees nothing before the devices have done all their work, including that of
             // others.
             if !wait_for_end(&cliques, &end) {
-                cliques.iter().for_each(|inner| inner.limit_timeout(for_end));
+                cliques.iter().for_each(|inner| inner.limit_end(for_end));
             }
         }
-        if !streams.is_empty() || end.expired() {
-            wait.was_in_vain();
-        }
+        if !streams.is_empty() || end.expired() { wait.was_in_vain() } else { wait.went_on() }
     }
 }
 
@@ -141,8 +142,8 @@ fn wait_until_left(members: &[Arc<Inner>]) {
     let allowed = |inner: &Arc<Inner>| {
         // Where it has failed at a deadline, that was waited for.
         let waited = inner.cause().map_or(Duration::ZERO, Error::waited);
-        let timeout = if waited.is_zero() { inner.timeout() } else { after_deadline(waited).min(inner.timeout()) };
-        timeout.min(GRACE).saturating_sub(wait.spent).max(STOPPING)
+        let timeout = if waited.is_zero() { Duration::MAX } else { after_deadline(waited) };
+        timeout.min(inner.time_to_end()).min(GRACE).saturating_sub(wait.spent).max(STOPPING)
     };
     let is_late = |inner: &Arc<Inner>| {
         let failed = inner.fate().failed_at();

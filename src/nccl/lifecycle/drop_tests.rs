@@ -50,3 +50,20 @@ fn a_long_timeout_makes_a_drop_no_longer() {
     drop(open);
     assert!(took < GRACE, "{took:?}");
 }
+
+/// A drop that ends well does not make the thread forget what it has spent.
+#[test]
+fn a_drop_that_ends_well_keeps_what_was_spent() {
+    let (_alone, device) = last_device();
+    let well = Clique::init_all(&[device]).unwrap();
+    let spent = GRACE / 2;
+    in_vain::Wait { start: Instant::now(), spent }.was_in_vain();
+    drop(well);
+    // Together longer than `AT_ONCE`: only the second wait keeps the time that was spent.
+    let wait = in_vain::Wait::begin();
+    std::thread::sleep(Duration::from_millis(150));
+    wait.went_on();
+    assert!(in_vain::spent() >= spent);
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(in_vain::spent(), Duration::ZERO, "another scope");
+}

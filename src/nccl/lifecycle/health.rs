@@ -18,7 +18,7 @@ use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::warnings::said;
 use crate::nccl::validate::validator::Validator;
-use crate::nccl::wait::pending;
+use crate::nccl::wait::explanation;
 use crate::sys;
 
 impl Inner {
@@ -89,9 +89,9 @@ impl Worker for Inner {
     }
 
     fn pending(&self, done: u64, last: u64) -> Option<String> {
-        let rank = || format!("rank {}{}", self.rank, pending::of_part(self));
+        let rank = || format!("rank {}{}", self.rank, explanation::of_part(self));
         let state = match self.refusal("wait") {
-            None | Some(Error::Suspended { .. }) => pending::waits(self, done, last),
+            None | Some(Error::Suspended { .. }) => explanation::waits(self, done, last),
             Some(Error::Aborted { reason: why, .. } | Error::Revoked { reason: why, .. }) => {
                 Some(format!("{} is being stopped: {why}", rank()))
             }
@@ -100,6 +100,6 @@ impl Worker for Inner {
         // A wait has timed out.
         Trouble::of([(self, "a wait took too long")]).write();
         let all: Vec<_> = state.into_iter().chain(self.said()).collect();
-        (!all.is_empty()).then(|| all.join("; ") + pending::advice(self))
+        (!all.is_empty()).then(|| all.join("; ") + explanation::advice(self))
     }
 }

@@ -16,17 +16,33 @@ use crate::nccl::rank::inner::Inner;
 /// Ends of one thread within this time count as one, as at the end of a scope.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-thread_local! {
-    /// The end of the last wait of this thread that was in vain, and how long it took, with those
-    /// right before it.
-    static SPENT: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
+/// How long ends that are not in vain keep what was spent before them.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// What a thread has waited in vain.
+#[derive(Debug, Clone, Copy)]
+struct Spent {
+    /// The end of its last wait that was in vain.
+    in_vain: Instant,
+    /// The end of its last wait.
+    last: Instant,
+    /// How long those in vain took, one right after the other.
+    time: Duration,
 }
 
-/// How long this thread has waited in vain until a moment ago. Zero on a thread whose thread-locals
-/// are gone.
+thread_local! {
+    static SPENT: Cell<Option<Spent>> = const { Cell::new(None) };
+}
+
+/// What this thread has spent. `None` if its thread-locals are destroyed.
+fn last() -> Option<Spent> {
+    SPENT.try_with(Cell::get).ok().flatten()
+}
+
+/// How long this thread has waited in vain until a moment ago.
 pub(super) fn spent() -> Duration {
-    let last = SPENT.try_with(Cell::get).ok().flatten();
-    last.filter(|(end, _)| end.elapsed() < AT_ONCE).map_or(Duration::ZERO, |(_, spent)| spent)
+    let counts = |spent: &Spent| spent.last.elapsed() < AT_ONCE && spent.in_vain.elapsed() < KEPT;
+    last().filter(counts).map_or(Duration::ZERO, |spent| spent.time)
 }
 
 /// A wait of this thread, from its begin on.
@@ -43,21 +59,19 @@ impl Wait {
 
     /// The next waits of this thread have less time.
     pub(super) fn was_in_vain(self) {
-        let spent = self.spent + self.start.elapsed();
-        note(spent);
+        let (now, time) = (Instant::now(), self.spent + self.start.elapsed());
+        let _ = SPENT.try_with(|spent| spent.set(Some(Spent { in_vain: now, last: now, time })));
     }
 
-    /// It was for what an earlier wait has ended, and took no time of its own: the next waits of this
-    /// thread come right after that one.
+    /// It was not in vain. The next waits of this thread come right after it: what the thread has spent before still
+    /// counts.
     pub(super) fn went_on(self) {
-        if !self.spent.is_zero() {
-            note(self.spent);
+        // Of a wait within this one, too.
+        let known = last().filter(|spent| !self.spent.is_zero() || spent.last >= self.start);
+        if let Some(spent) = known {
+            let _ = SPENT.try_with(|last| last.set(Some(Spent { last: Instant::now(), ..spent })));
         }
     }
-}
-
-fn note(spent: Duration) {
-    let _ = SPENT.try_with(|last| last.set(Some((Instant::now(), spent))));
 }
 
 /// The streams of `members` that are not done.
@@ -97,6 +111,6 @@ pub(crate) fn note_wait(inner: &Arc<Inner>, error: &Error) {
 pub(super) fn note_close(members: &[Arc<Inner>], closed: &Result<()>) {
     if let Err(late @ Error::Timeout { timeout, .. }) = closed {
         give_up(&busy(members), late);
-        members.iter().for_each(|inner| inner.limit_timeout(*timeout));
+        members.iter().for_each(|inner| inner.limit_end(*timeout));
     }
 }

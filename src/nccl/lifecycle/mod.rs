@@ -3,7 +3,8 @@
 //! | to | see |
 //! |---|---|
 //! | start ranks, or ranks made from other communicators | [`start`], [`start_over_exchange`], [`start_child`] |
-//! | learn that a rank has failed | [`departures`] (starts over an exchange), [`health`] (every wait), [`watchdog`] (calls that stay inside NCCL), [`peer_listener`] (other processes) |
+//! | learn that a rank has failed | [`start_watch`] (starts over an exchange), [`health`] (every wait), [`watchdog`] (calls that stay inside NCCL), [`peer_listener`] (other processes) |
+//! | end it, as a call has failed | [`failed_call`] |
 //! | end it, and all that end with it | [`abort`], which uses [`interrupt`], [`quiesce`] and [`release`] |
 //! | stop it, and make others of it | [`revoke`] |
 //! | end it in order | [`close`], [`drop`](mod@drop), which wait for nothing twice: [`in_vain`] |
@@ -15,8 +16,8 @@
 
 pub(crate) mod abort;
 pub(crate) mod close;
-mod departures;
 pub(crate) mod drop;
+pub(crate) mod failed_call;
 pub(crate) mod handover;
 pub(crate) mod health;
 pub(crate) mod in_vain;
@@ -32,6 +33,7 @@ pub(crate) mod scope;
 pub(crate) mod start;
 pub(crate) mod start_child;
 pub(crate) mod start_over_exchange;
+mod start_watch;
 pub(crate) mod watchdog;
 
 /// The last device, for one unit test at a time: what an abort does depends on other communicators

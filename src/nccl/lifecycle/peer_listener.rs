@@ -15,7 +15,7 @@ use crate::nccl::rank::helper::cannot_start;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::state::State;
 use crate::nccl::validate::notes::Ending;
-use crate::nccl::validate::over_exchange::OverExchange;
+use crate::nccl::validate::over_exchange::this_rank::OverExchange;
 use crate::nccl::wait::needed;
 
 /// How long one look into the store takes, and so how late the others may learn that the
@@ -94,7 +94,9 @@ fn listen(inner: &Weak<Inner>, checked: &OverExchange) {
         match checked.ended(LOOK) {
             Ok(None) => pause = LOOK,
             Ok(Some(end)) => {
-                if let Some(inner) = inner.upgrade() {
+                // A rank that has revoked the communicator too goes on: one that ends it early must not end the children that a slower
+                // one still makes of it.
+                if let Some(inner) = inner.upgrade().filter(|inner| !inner.was_revoked()) {
                     abort_clique(&inner, &end.error("wait"));
                 }
                 return;
@@ -107,7 +109,10 @@ fn listen(inner: &Weak<Inner>, checked: &OverExchange) {
                 pause = (2 * pause).min(PAUSE);
             }
         }
-        deaths.look(inner, checked);
+        // Others are made of a revoked communicator without the dead.
+        if inner.upgrade().is_some_and(|inner| !inner.is_revoked()) {
+            deaths.look(inner, checked);
+        }
     }
 }
 
@@ -157,12 +162,11 @@ impl Deaths {
 /// Whether the communicator may still end elsewhere. If it was aborted here, tells the others why.
 fn go_on(inner: &Inner, checked: &OverExchange) -> bool {
     match inner.state() {
-        State::Active | State::Suspended => true,
-        // Each rank revokes for itself.
-        State::Revoked | State::Closing | State::Closed => false,
+        State::Active | State::Suspended | State::Revoked => true,
+        State::Closing | State::Closed => false,
         State::Aborting | State::Aborted => {
             if let Some(cause) = inner.cause() {
-                checked.tell_end(&Ending::of(inner.rank, cause));
+                checked.tell_end(&Ending::of(inner.rank, cause), cause);
             }
             false
         }

@@ -141,7 +141,13 @@ pub(crate) fn blame(mut failures: Vec<Failure>) -> Option<Failure> {
     let at_fault = |failure: &Failure| failure.differs.is_some() && Some(failure.rank) == differs;
     let order = |failure: &Failure| (!at_fault(failure), failure.is_victim, failure.since);
     let at = (0..failures.len()).min_by_key(|&at| order(&failures[at]))?;
-    Some(failures.swap_remove(at))
+    let at_fault = failures.swap_remove(at);
+    for failure in failures {
+        if let What::Panic(payload) = failure.what {
+            panicked::forget(payload);
+        }
+    }
+    Some(at_fault)
 }
 
 #[cfg(test)]

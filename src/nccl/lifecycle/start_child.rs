@@ -31,7 +31,7 @@ use crate::nccl::raw::handle::Handle;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::wait::entry::begin_visits;
-use crate::nccl::wait::pending;
+use crate::nccl::wait::explanation;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
@@ -148,7 +148,8 @@ pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &R
                 .find_map(|parent| parent.stayed_inside(operation).or_else(|| parent.ended_error(operation))),
         };
         let late = || {
-            let inside: Vec<_> = parents.iter().map(|parent| pending::stays_inside(parent, parent.visit())).collect();
+            let inside: Vec<_> =
+                parents.iter().map(|parent| explanation::stays_inside(parent, parent.visit())).collect();
             deadline.error(operation, inside.join("; "))
         };
         if let Some(error) = ended.or_else(|| deadline.expired().then(late)) {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use super::abort::start_abort;
-use super::departures::DepartureThread;
 use super::peer_listener::{ListenerThread, PeerListener};
 use super::start::{self, REST, Starting};
+use super::start_watch::DepartureThread;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Reader, Writer};
@@ -21,7 +21,7 @@ use crate::nccl::setup::seat::{self, Seat};
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::notes::{decode_terms, encode_terms};
-use crate::nccl::validate::over_exchange::OverExchange;
+use crate::nccl::validate::over_exchange::this_rank::OverExchange;
 use crate::nccl::validate::split::{self, Terms};
 use crate::version;
 

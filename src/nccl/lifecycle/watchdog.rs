@@ -17,7 +17,7 @@ use crate::lock::{Condvar, Mutex, MutexGuard};
 use crate::nccl::rank::helper;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
 use crate::nccl::rank::transitions::STAYS_INSIDE;
-use crate::nccl::wait::{departure, pending};
+use crate::nccl::wait::{explanation, left_ranks};
 
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -79,13 +79,13 @@ fn run() {
                 let cause = Error::Timeout {
                     operation: STAYS_INSIDE,
                     timeout: inner.timeout(),
-                    detail: pending::stays_inside(&inner, visit) + &said(&inner) + pending::advice(&inner),
+                    detail: explanation::stays_inside(&inner, visit) + &said(&inner) + explanation::advice(&inner),
                 };
                 abort_clique(&inner, &cause);
             } else {
                 // Aborts a communicator that has an error.
                 let _ = inner.health();
-                departure::of_closed(&inner).into_iter().for_each(|error| abort_clique(&inner, &error));
+                left_ranks::of_closed(&inner).into_iter().for_each(|error| abort_clique(&inner, &error));
             }
         }
     }

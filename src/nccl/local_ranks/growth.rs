@@ -12,6 +12,8 @@ pub(crate) struct Open {
     pub(crate) id: UniqueId,
     /// How many ranks are invited.
     pub(crate) more: usize,
+    /// Whether all ranks have come to grow by it.
+    pub(crate) begun: bool,
 }
 
 /// The open invitation of a communicator, if a rank of this process has made one. NCCL numbers the
@@ -48,6 +50,11 @@ impl Growth {
         refuse(operation, self.get())
     }
 
+    /// Records that all ranks have come to grow by the open invitation.
+    pub(crate) fn begin(&self) {
+        self.open().as_mut().into_iter().for_each(|open| open.begun = true);
+    }
+
     /// Closes the invitation of `rank`, if it has made the open one: the communicator has grown.
     pub(crate) fn close(&self, rank: usize) {
         self.open().take_if(|open| open.rank == rank);
@@ -57,7 +64,7 @@ impl Growth {
 fn refuse(operation: &'static str, open: Option<Open>) -> Result<()> {
     let Some(Open { rank, more, .. }) = open else { return Ok(()) };
     let reason = format!(
-        "rank {rank} has invited {more} more: first all ranks have to grow the communicator by these, or to recover from that"
+        "rank {rank} has invited {more} more: first all ranks have to grow the communicator by these, or, where it is revoked and cannot grow, to recover from that"
     );
     Err(Error::InvalidUsage { operation, reason })
 }

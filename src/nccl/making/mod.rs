@@ -1,8 +1,8 @@
 //! How calls are made: by C functions, and around the bugs of some.
 
-#[cfg(nccl_ge_2_31)]
-mod configured;
 pub(crate) mod detour;
 pub(crate) mod function;
 pub(crate) mod make;
 pub(crate) mod one_rank;
+#[cfg(nccl_ge_2_31)]
+mod with_config;

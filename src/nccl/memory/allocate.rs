@@ -19,7 +19,8 @@ use crate::cuda::{Freed, Uses, restoring};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
-use crate::nccl::enqueue::submit;
+use crate::nccl::enqueue::in_group;
+use crate::nccl::lifecycle::failed_call;
 use crate::nccl::lifecycle::reclaim;
 use crate::nccl::rank::inner::Inner;
 #[cfg(nccl_ge_2_27)]
@@ -129,7 +130,7 @@ fn begin<T: Element>(
     streams: &[&Stream],
     len: usize,
 ) -> Result<Size> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     // Before the other ranks wait for this one.
     outside_of_host_functions(operation)?;
     let size = Size::of::<T>(operation, len)?;
@@ -220,7 +221,7 @@ fn allocate(operation: &'static str, members: &[&Arc<Inner>], size: Size, wanted
     let mut approaching = retire::approach(members, operation)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let memory = restoring(|| allocate_together(operation, &mut approaching, size, wanted))
-        .map_err(|error| submit::failed(&refs, operation, error))?;
+        .map_err(|error| failed_call::end(&refs, operation, error))?;
     drop(approaching);
     memory
 }
@@ -357,7 +358,7 @@ fn zero(operation: &'static str, memory: &[Memory<'_>]) -> Result<()> {
 /// Frees the memory of windows that all ranks have dropped. All ranks must call this.
 #[cfg_attr(not(nccl_ge_2_27), allow(unused_variables))]
 pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
     let _call = SharedDeadline::begin();
     #[cfg(nccl_ge_2_27)]
@@ -368,7 +369,7 @@ pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Resul
             let mut entered = enter_all(&refs, operation)?;
             retire::meet(&mut approaching, &mut entered, operation, |_| Signature::reclaim())
         };
-        together().map_err(|error| submit::failed(&refs, operation, error))?;
+        together().map_err(|error| failed_call::end(&refs, operation, error))?;
     }
     for inner in members {
         let deadline = SharedDeadline::within(inner.timeout());

@@ -4,7 +4,7 @@ use crate::cuda::{Address, Allocation, DeviceBuffer, Stream};
 use crate::default_timeout;
 use crate::element::Element;
 use crate::error::Result;
-use crate::nccl::enqueue::submit;
+use crate::nccl::enqueue::in_group;
 use crate::nccl::lifecycle::reclaim;
 use crate::nccl::memory::block::{self, Size};
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -36,7 +36,7 @@ use crate::version;
 /// or where no thread can be started.
 pub fn alloc<T: Element>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
     const OPERATION: &str = "nccl::alloc";
-    submit::outside_of_groups(OPERATION)?;
+    in_group::outside_of_groups(OPERATION)?;
     outside_of_host_functions(OPERATION)?;
     stream.no_part_of_capture(OPERATION)?;
     version::check_nccl()?;

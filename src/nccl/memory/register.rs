@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use crate::cuda::{Allocation, Region};
 use crate::error::{Error, Result};
-use crate::nccl::enqueue::submit;
+use crate::nccl::enqueue::in_group;
+use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 
@@ -25,7 +26,7 @@ pub(crate) type Outcome = std::result::Result<u64, &'static str>;
 
 /// Registers memory of each of several ranks that one thread drives.
 pub(crate) fn many(operation: &'static str, members: &[&Arc<Inner>], regions: &[Region<'_>]) -> Result<Vec<Outcome>> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     // Before the other ranks wait for this one.
     outside_of_host_functions(operation)?;
     let memory = members.iter().zip(regions).map(|(inner, region)| check(operation, inner, region));
@@ -115,7 +116,7 @@ mod shown {
         let _call = SharedDeadline::begin();
         let mut approaching = retire::approach(members, operation)?;
         let registered = restoring(|| together(operation, &mut approaching, memory))
-            .map_err(|error| submit::failed(&refs, operation, error))?;
+            .map_err(|error| failed_call::end(&refs, operation, error))?;
         drop(approaching);
         registered
     }

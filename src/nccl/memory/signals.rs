@@ -10,7 +10,8 @@ use super::retire::Member;
 use crate::cuda::{LAUNCH, Stream, restoring, undisturbing};
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
-use crate::nccl::enqueue::{alone, submit};
+use crate::nccl::enqueue::{alone, in_group};
+use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -25,7 +26,7 @@ const FIRST: Version = Version::new(2, 29, 2);
 
 /// Has all members, which one thread drives, come to their first one-sided operation, on these streams.
 pub(crate) fn prepare(operation: &'static str, members: &[&Arc<Inner>], streams: &[&Stream]) -> Result<()> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     // Before the other ranks wait for this one.
     outside_of_host_functions(operation)?;
     version::needs(operation, FIRST)?;
@@ -51,7 +52,7 @@ pub(crate) fn prepare(operation: &'static str, members: &[&Arc<Inner>], streams:
     settle(operation, &refs)?;
     let mut approaching = retire::approach(members, operation)?;
     restoring(|| together(operation, &mut approaching, streams))
-        .map_err(|error| submit::failed(&refs, operation, error))
+        .map_err(|error| failed_call::end(&refs, operation, error))
 }
 
 /// Signals are no part of any graph.

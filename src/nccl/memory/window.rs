@@ -10,7 +10,8 @@ use super::register;
 use super::unsupported::Unsupported;
 use crate::cuda::{Access, Allocation, Region};
 use crate::error::{Error, Result};
-use crate::nccl::enqueue::submit;
+use crate::nccl::enqueue::in_group;
+use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 
@@ -32,7 +33,7 @@ struct Wanted {
 
 /// Windows over memory of each of several ranks that one thread drives.
 pub(crate) fn many(operation: &'static str, members: &[&Arc<Inner>], regions: &[Region<'_>]) -> Result<Vec<Made>> {
-    submit::outside_of_groups(operation)?;
+    in_group::outside_of_groups(operation)?;
     // Before the other ranks wait for this one.
     outside_of_host_functions(operation)?;
     let memory = members.iter().zip(regions).map(|(inner, region)| check(operation, inner, region));
@@ -94,7 +95,7 @@ mod shown {
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
         let mut approaching = retire::approach(members, operation)?;
         let made = restoring(|| together(operation, &mut approaching, memory))
-            .map_err(|error| submit::failed(&refs, operation, error))?;
+            .map_err(|error| failed_call::end(&refs, operation, error))?;
         drop(approaching);
         made
     }

@@ -65,6 +65,8 @@ pub(crate) struct Inner {
     pub(crate) local_ranks: Arc<LocalRanks>,
     helper: Helper,
     timeout_ms: AtomicU64,
+    /// How long its end may take at most, where somebody has waited for that already.
+    end_ms: AtomicU64,
     /// For sums that must not be sums to NCCL.
     pub(crate) factors: Factors,
     /// Set once all devices that are known were found to reduce numbers of eight bits.
@@ -125,6 +127,7 @@ impl Inner {
             local_ranks: parts.local_ranks,
             helper: parts.helper,
             timeout_ms: AtomicU64::new(0),
+            end_ms: AtomicU64::new(u64::MAX),
             factors: Factors::default(),
             reduces_float8: OnceLock::new(),
             windows: Windows::default(),
@@ -149,9 +152,14 @@ impl Inner {
         self.timeout_ms.store(kept(timeout), Ordering::Relaxed);
     }
 
-    /// Whoever drops the rank, which ends, waits no longer for that.
-    pub(crate) fn limit_timeout(&self, timeout: Duration) {
-        self.timeout_ms.fetch_min(kept(timeout), Ordering::Relaxed);
+    /// How long whoever drops the rank waits for its end at most.
+    pub(crate) fn time_to_end(&self) -> Duration {
+        self.timeout().min(Duration::from_millis(self.end_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Whoever drops the rank waits no longer for its end.
+    pub(crate) fn limit_end(&self, time: Duration) {
+        self.end_ms.fetch_min(kept(time), Ordering::Relaxed);
     }
 
     /// How it has ended, for threads that wait for its work.

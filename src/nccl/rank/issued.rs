@@ -34,11 +34,21 @@ struct Count {
 }
 
 /// A snapshot of the counts.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) collectives: u64,
-    /// Empty if there were no messages.
+    /// The messages to and from each rank. Empty if there were no messages.
     pub(crate) messages: Vec<[u64; 2]>,
+}
+
+#[cfg(feature = "world")]
+impl Totals {
+    /// Whether rank `own`, which has issued this, waits for an operation that `rank` never issues, as it ends with `theirs`.
+    pub(crate) fn waits_for(&self, own: usize, rank: usize, theirs: &Self) -> bool {
+        let of = |totals: &Self, peer: usize| totals.messages.get(peer).copied().unwrap_or_default();
+        let ([to, from], [their_to, their_from]) = (of(self, rank), of(theirs, own));
+        self.collectives > theirs.collectives || to > their_from || from > their_to
+    }
 }
 
 impl Issued {
@@ -243,6 +253,21 @@ impl Compared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "world")]
+    #[test]
+    fn who_has_issued_more_than_a_rank_that_ends_waits_for_it() {
+        let of = |collectives, messages: &[[u64; 2]]| Totals { collectives, messages: messages.to_vec() };
+        let own = of(3, &[[0, 0], [2, 1]]);
+        assert!(!own.waits_for(0, 1, &of(3, &[[1, 2], [0, 0]])));
+        assert!(!own.waits_for(0, 1, &of(4, &[[5, 2], [0, 0]])));
+        assert!(own.waits_for(0, 1, &of(2, &[[1, 2], [0, 0]])));
+        // It has sent two, of which one was received.
+        assert!(own.waits_for(0, 1, &of(3, &[[1, 1], [0, 0]])));
+        assert!(own.waits_for(0, 1, &of(3, &[[0, 2], [0, 0]])));
+        assert!(own.waits_for(0, 1, &of(3, &[])));
+        assert!(!of(3, &[]).waits_for(0, 1, &of(3, &[])));
+    }
 
     #[test]
     fn a_failed_wait_is_kept_until_the_next_succeeds() {

@@ -3,7 +3,7 @@
 //! [`State::may_become`] lists all transitions.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -77,6 +77,8 @@ pub(crate) struct StateMachine {
     cause: OnceLock<Error>,
     /// Why it was revoked; set before `state` says so.
     revoked: OnceLock<Error>,
+    /// Whether it was revoked: `revoked` is set also where the state did not allow that.
+    was_revoked: AtomicBool,
     /// Why it is suspended, and since when; set before `state` says so.
     suspended: Mutex<Option<(String, Instant)>>,
     /// Since when it is not active any more; set before `state` says so.
@@ -89,6 +91,7 @@ impl StateMachine {
             state: AtomicU8::new(State::Active as u8),
             cause: OnceLock::new(),
             revoked: OnceLock::new(),
+            was_revoked: AtomicBool::new(false),
             suspended: Mutex::default(),
             since: OnceLock::new(),
         }
@@ -115,7 +118,11 @@ impl StateMachine {
     pub(crate) fn mark_revoked(&self, cause: Error) -> bool {
         let _ = self.revoked.set(cause);
         let _ = self.since.set(Instant::now());
-        self.go(State::Revoked)
+        let first = self.go(State::Revoked);
+        if first {
+            self.was_revoked.store(true, Ordering::SeqCst);
+        }
+        first
     }
 
     /// Whether it was revoked, and has not been ended since. Sequentially consistent with the
@@ -127,7 +134,7 @@ impl StateMachine {
 
     /// Whether it was revoked at some time.
     pub(crate) fn was_revoked(&self) -> bool {
-        self.revoked.get().is_some()
+        self.is_revoked() || self.was_revoked.load(Ordering::SeqCst)
     }
 
     /// Marks it suspended because of `reason`. Returns false if it was not active.

@@ -14,10 +14,10 @@
 
 use super::ballot;
 use super::ballot::{Ballot, Difference, Verdict};
-use super::departure::Presence;
 use super::history::History;
 use super::meeting::Meeting;
 use super::pair::{End, Message, Met, Pair, Word};
+use super::presence::Presence;
 use super::sequence::{Sequence, Turn};
 use super::signature::Signature;
 use crate::deadline::{Deadline, backoff};

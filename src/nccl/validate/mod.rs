@@ -5,7 +5,7 @@
 
 pub(crate) mod ballot;
 mod board;
-pub(crate) mod departure;
+pub(crate) mod connects;
 pub(crate) mod element_type;
 pub(crate) mod failure;
 pub(crate) mod history;
@@ -24,10 +24,9 @@ pub(crate) mod over_exchange;
 pub(crate) mod pair;
 #[cfg(nccl_ge_2_27)]
 pub(crate) mod points;
+pub(crate) mod presence;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod regroup;
-#[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-pub(crate) mod regroup_over_exchange;
 pub(crate) mod sequence;
 pub(crate) mod signature;
 pub(crate) mod split;

@@ -282,7 +282,7 @@ impl Pair {
         self.side(end).passed.load(Ordering::Acquire)
     }
 
-    /// RegroupNote that `end` is about to come to its next message.
+    /// A hint for the caches: `end` is about to write its next message.
     #[inline]
     pub(crate) fn expect(&self, end: End) {
         hint::soon_written(self.entry(self.side(end).passed.load(Ordering::Relaxed)));

@@ -77,7 +77,7 @@ impl Sequence {
         &self.slots[(entry % SLOTS) as usize].0
     }
 
-    /// RegroupNote that `rank` is done with its last entry, and will come to the next one some time.
+    /// A hint for the caches: `rank` is done with its last entry, and will read the next one.
     #[inline]
     pub(crate) fn look_ahead(&self, rank: usize) {
         hint::soon_read(self.slot(self.passed[rank].0.entries.load(Ordering::Relaxed)));

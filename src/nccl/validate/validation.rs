@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use super::ballot::Verdict;
 use super::in_process::InProcess;
 use super::notes::Ending;
-use super::over_exchange::{LAST, OverExchange};
+use super::over_exchange::this_rank::{LAST, OverExchange};
 #[cfg(nccl_ge_2_27)]
 use super::points::Points;
 use super::split::{Choice, Splits};

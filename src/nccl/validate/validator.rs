@@ -3,9 +3,9 @@
 //! A communicator holds one of three in its [`Validation`]:
 //! - [`InProcess`](super::in_process::InProcess) for a clique: its ranks compare in shared memory,
 //!   before each launch.
-//! - [`OverExchange`](super::over_exchange::OverExchange) for a checked communicator: its ranks
+//! - [`OverExchange`](super::over_exchange::this_rank::OverExchange) for a checked communicator: its ranks
 //!   live in several processes and compare through a store.
-//! - [`None`] for a communicator of several processes that is not checked. Its ranks have promised
+//! - [`Unchecked`] for a communicator of several processes that is not checked. Its ranks have promised
 //!   to agree, and nothing is compared.
 //!
 //! The code that launches calls the [`Validator`] and does not know which one it is.
@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::Record;
+use crate::nccl::validate::connects::Connects;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::validate::validation::Validation;
@@ -21,16 +22,15 @@ use crate::nccl::validate::validation::Validation;
 /// Checks that the ranks of a communicator are about to launch the same operations.
 pub(crate) trait Validator {
     /// Validates a call that is in no group, and gives it its number among the calls that ranks
-    /// compare. Returns whether the call is the first of its kind: NCCL connects the ranks in it,
-    /// so they meet before it.
+    /// compare.
     ///
     /// # Errors
     /// [`Failure::Retryable`] if no other rank knows of the call, so that the caller may make it
     /// again. After [`Failure::Fatal`] the communicator ends.
-    fn before_launch(&self, call: &Call<'_>) -> Result<bool, Failure>;
+    fn before_launch(&self, call: &Call<'_>) -> Result<Connects, Failure>;
 
     /// Validates a point at which all ranks do something together that is no operation on a device.
-    /// Returns its number among the collectives, or `Option::None` if nothing is compared.
+    /// Returns its number among the collectives, or `None` if nothing is compared.
     ///
     /// # Errors
     /// Any error ends the communicator.
@@ -46,7 +46,7 @@ pub(crate) trait Validator {
 
     /// Explains which of these operations `inner` waits for, and which ranks have not come to it.
     /// `absent` are ranks that the caller knows to be missing, and `range` describes the
-    /// operations. Returns `Option::None` if this rank does not know what the others do.
+    /// operations. Returns `None` if this rank does not know what the others do.
     fn explain(
         &self,
         inner: &Inner,
@@ -60,22 +60,22 @@ pub(crate) trait Validator {
 /// operations. What that promise does not cover is refused before: where a communicator starts, and
 /// by the checks of each call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct None;
+pub(crate) struct Unchecked;
 
-impl Validator for None {
+impl Validator for Unchecked {
     #[inline]
-    fn before_launch(&self, _call: &Call<'_>) -> Result<bool, Failure> {
-        Ok(false)
+    fn before_launch(&self, _call: &Call<'_>) -> Result<Connects, Failure> {
+        Ok(Connects::Nothing)
     }
 
     fn before_point(&self, _inner: &Inner, _operation: &'static str, _signature: &Signature) -> Result<Option<u64>> {
-        Ok(Option::None)
+        Ok(None)
     }
 
     fn on_departure(&self, _inner: &Inner, _end: &mut dyn FnMut(&Inner, &Error)) {}
 
     fn in_vain(&self, _inner: &Inner, _done: u64, _last: u64) -> Option<Error> {
-        Option::None
+        None
     }
 
     fn explain(
@@ -85,7 +85,7 @@ impl Validator for None {
         _range: &dyn Fn() -> String,
         _absent: &[usize],
     ) -> Option<String> {
-        Option::None
+        None
     }
 }
 
@@ -96,8 +96,8 @@ macro_rules! dispatch {
             Validation::InProcess($validator) => $call,
             Validation::AcrossProcesses(over_exchange) => match over_exchange.get() {
                 Some($validator) => $call,
-                Option::None => {
-                    let $validator = &None;
+                None => {
+                    let $validator = &Unchecked;
                     $call
                 }
             },
@@ -109,7 +109,7 @@ macro_rules! dispatch {
 /// launch.
 impl Validator for Validation {
     #[inline]
-    fn before_launch(&self, call: &Call<'_>) -> Result<bool, Failure> {
+    fn before_launch(&self, call: &Call<'_>) -> Result<Connects, Failure> {
         dispatch!(self, validator => validator.before_launch(call))
     }
 

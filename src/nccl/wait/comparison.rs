@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::nccl::rank::inner::Inner;
 
-/// Before that nobody waits, as far as somebody sees who looks; so long it is between two texts.
+/// Shorter waits are not reported. Also the least time between two reports.
 const SOON: Duration = Duration::from_millis(20);
 
 /// A wait, which is told once it takes some time.

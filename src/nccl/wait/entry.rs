@@ -1,6 +1,6 @@
 //! The way to a communicator, and waiting for another thread that is at it.
 
-use super::pending;
+use super::explanation;
 use crate::cuda;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -138,7 +138,7 @@ pub(crate) fn busy(inner: &Inner, operation: &'static str, deadline: &Deadline) 
             format!("NCCL frees another communicator on {device}, and may wait for its ranks in other processes");
         return deadline.error(operation, detail);
     }
-    let last = pending::came_last(inner).map(|told| format!("; {told}")).unwrap_or_default();
+    let last = explanation::came_last(inner).map(|told| format!("; {told}")).unwrap_or_default();
     let shares = if inner.shared_lock().is_some() { ", or on one that shares its resources" } else { "" };
     let detail = format!("another thread is inside a call on the communicator of rank {}{shares}{last}", inner.rank);
     deadline.error(operation, detail)

@@ -1,8 +1,8 @@
-//! Waiting for other ranks, and saying for what.
+//! Waits for other ranks, and explains which rank is missing.
 
 pub(crate) mod comparison;
-pub(crate) mod departure;
 pub(crate) mod entry;
+pub(crate) mod explanation;
+pub(crate) mod left_ranks;
 pub(crate) mod needed;
 pub(crate) mod patience;
-pub(crate) mod pending;

@@ -4,14 +4,14 @@
 //! A message needs the rank at its other end. Every other operation needs all ranks. An operation
 //! that is no longer recorded counts as one that needs all ranks.
 
-use super::departure::settle;
+use super::left_ranks::settle;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::{KEPT, Record};
 use crate::nccl::validate::operation;
-use crate::nccl::validate::over_exchange::OverExchange;
+use crate::nccl::validate::over_exchange::this_rank::OverExchange;
 
-/// Whether `inner` needs `rank` for one of its operations up to number `last`, which is on a stream
-/// on which number `done`, or all before, is done.
+/// Whether `inner` needs `rank` for one of its operations up to number `last`, the one that is waited
+/// for. On the stream of that one, all up to number `done` are known to be done.
 pub(crate) fn on_device(inner: &Inner, rank: usize, done: u64, last: u64) -> bool {
     (done + 1..=last).any(|number| inner.recent.get(number).is_none_or(|record| needs(&record, rank)))
         || on_other_streams(inner, rank, done)

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::code::check;
+use crate::nvshmem::state::order::OrderUse;
 use crate::nvshmem::state::watchdog::Awaited;
 use crate::sys;
 
@@ -107,6 +108,7 @@ impl Context {
         self.inner().check_whole(operation)?;
         // A stream of the library's own would join the capture.
         stream.no_part_of_capture(operation)?;
+        let memory = (memory, OrderUse::shared(&*self.inner().waits));
         check(c, self.inner().together_on_stream(operation, stream, memory, &Awaited::All, f)?)
     }
 }

@@ -66,7 +66,7 @@ impl Context {
             explain: |[count, ..]| count.to_string(),
             ..Plan::new(OPERATION, Kind::QueuePairs)
         };
-        inner.meet(&plan)?;
+        inner.meet_beside_no_capture(|| plan, &inner.deadline())?;
         let mut made = ptr::null_mut();
         // SAFETY: the library runs, all PEs do this, and there is a place for a pointer.
         let call = || unsafe { sys::nvshmemx_qp_create(number, &mut made) };

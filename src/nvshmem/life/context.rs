@@ -14,6 +14,7 @@ use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::meeting::{Kind, Plan};
 use crate::nvshmem::state::status::Status;
 use crate::nvshmem::state::watchdog::Awaited;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// How long an end waits for graphs that are gone.
@@ -60,11 +61,12 @@ pub struct Context {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Leaks {
-    /// Buffers that were forgotten, or dropped in a host function while a stream of others might still use them.
+    /// Buffers that were forgotten, or dropped in a host function while a stream of others might still use them. If the context is
+    /// [attached](crate::nvshmem::ContextBuilder::attach), also buffers that another PE has not dropped.
     pub buffers: usize,
     /// Their bytes.
     pub bytes: usize,
-    /// Teams that were forgotten.
+    /// Teams that were forgotten. If the context is attached, also teams that another member has not dropped.
     pub teams: usize,
 }
 
@@ -203,7 +205,7 @@ impl Context {
         const OPERATION: &str = "Context::finalize";
         let inner = Arc::clone(&self.inner);
         inner.ready(OPERATION)?;
-        let deadline = inner.deadline();
+        let (_waits, deadline) = (SharedDeadline::begin(), inner.deadline());
         // What a graph has that is gone, CUDA lets go of when its launches are done.
         let grace = Deadline::after(inner.timeout.min(GRACE));
         grace.until(|| Ok(inner.check_unused(OPERATION).ok()))?;
@@ -223,9 +225,15 @@ impl Context {
         let mut busy = Busy::with(&devices);
         let what = format!("other work on {}, all of which NVSHMEM waits for", busy.device().unwrap_or(inner.device));
         inner.poll_work(OPERATION, &deadline, &Awaited::All, &what, || Ok(busy.is_over()))?;
-        let ((buffers, bytes), teams) = (inner.dropped.live(), inner.teams.live());
-        let plan = Plan::new(OPERATION, Kind::Finalize);
-        inner.meet(&plan)?;
+        let ((buffers, bytes), teams) = if attached {
+            // The library goes on, and would keep what was dropped.
+            inner.free_all_dropped(OPERATION)?;
+            (inner.dropped.held(), inner.teams.held())
+        } else {
+            inner.meet(&Plan::new(OPERATION, Kind::Finalize))?;
+            (inner.dropped.live(), inner.teams.live())
+        };
+        inner.idle_together(OPERATION, None, &Awaited::All, &devices, &deadline)?;
         if attached {
             // Registered memory that was in use when it was given up. The library goes on, and with what is still used it stays.
             let grace = Deadline::after(inner.timeout.min(GRACE));

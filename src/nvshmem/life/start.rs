@@ -18,7 +18,7 @@ use crate::exchange::{Exchange, TcpPlace};
 use crate::nvshmem::state::board::Board;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::copies::check_blocks;
-use crate::nvshmem::state::environment::is_set;
+use crate::nvshmem::state::environment::{self, is_set};
 use crate::nvshmem::state::inner::{Found, Inner};
 use crate::nvshmem::state::meeting::{Kind, Plan};
 use crate::nvshmem::state::status::Status;
@@ -36,7 +36,7 @@ impl ContextBuilder {
     /// # Errors
     /// [`Error::InvalidArgument`] for a number of a PE that there is none, and without a way to start; [`Error::InvalidUsage`] where there is a context
     /// in this process, or one was dropped without [`Context::finalize`], where somebody else has started the library, or it has its PEs from an
-    /// [environment](ContextBuilder::environment) and is to start in another way; [`Error::LibraryTooOld`]; [`Error::NoDevice`]; [`Error::Nvshmem`] where
+    /// [environment](ContextBuilder::environment) and is to start in another way; a variable of NVSHMEM holds a value with which the library crashes, or this thread captures a stream of the device; [`Error::LibraryTooOld`]; [`Error::NoDevice`]; [`Error::Nvshmem`] where
     /// the library does not start, which says what is missing; those of a [session](ContextBuilder::session).
     pub unsafe fn init(self) -> Result<Context> {
         // SAFETY: as the caller promises.
@@ -91,6 +91,10 @@ type Given<'a> = Option<(u32, &'a mut sys::nvshmemx_init_attr_t)>;
 unsafe fn start(builder: ContextBuilder, given: Given<'_>) -> Result<Context> {
     version::check_nvshmem()?;
     check_blocks(INIT)?;
+    // A library that runs already has read its variables.
+    if !matches!(builder.bootstrap, Some(Bootstrap::Running)) {
+        environment::check(INIT)?;
+    }
     if builder.is_first() {
         known_bugs::tell(version::running_nvshmem()?);
     }
@@ -98,6 +102,8 @@ unsafe fn start(builder: ContextBuilder, given: Given<'_>) -> Result<Context> {
         Some(device) => device,
         None => Device::current()?,
     };
+    // Before the other PEs learn of this start: the library waits for the whole device, which a capture of this thread forbids.
+    Quiet::check(INIT, &[device])?;
     let claimed = Claimed::claim()?;
     if !matches!(builder.bootstrap, Some(Bootstrap::Running)) {
         // Before an id is made, for which the library loads its bootstrap.
@@ -211,8 +217,6 @@ unsafe fn begin_under(
     given: Given<'_>,
     watch: impl Fn(Option<(usize, usize)>) -> Result<Watchdog>,
 ) -> Result<std::sync::Arc<Inner>> {
-    // The library waits for the whole device.
-    Quiet::check(INIT, &[device])?;
     let deadline = Deadline::after(builder.limit());
     let _quiet = Quiet::keep(INIT, &[device], &deadline, || None)?;
     let stream = Stream::new(device)?;

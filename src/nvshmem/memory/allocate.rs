@@ -172,17 +172,20 @@ fn make(
         able,
         ..Plan::new(operation, Kind::Alloc)
     };
-    let able = || bytes == 0 || has_room(inner, bytes, alignment).unwrap_or(false);
-    let mut unable = inner.meet(&plan(able()))?;
+    if bytes == 0 {
+        inner.meet(&plan(true))?;
+        return Ok(Block::new(inner, Address::new(std::ptr::null_mut()), 0, 0));
+    }
+    let able = || has_room(inner, bytes, alignment).unwrap_or(false);
+    let deadline = inner.deadline();
+    let meet = || inner.meet_beside_no_capture(|| plan(able()), &deadline);
+    let mut unable = meet()?;
     if !unable.is_empty() {
         // What all have dropped is free since.
-        unable = inner.meet(&plan(able()))?;
+        unable = meet()?;
     }
     if let Some(pe) = unable.first() {
         return Err(Error::OutOfMemory { operation, bytes, place: format!("the device of PE {pe}") });
-    }
-    if bytes == 0 {
-        return Ok(Block::new(inner, Address::new(std::ptr::null_mut()), 0, 0));
     }
     let allocated = inner.on_quiet_device(operation, &Awaited::All, || {
         // SAFETY: the library runs, and all PEs call it now with the same numbers.

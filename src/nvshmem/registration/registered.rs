@@ -158,8 +158,8 @@ fn end(inner: &Inner, buffer: &impl Registrable, operation: &'static str, deadli
         let reason = "a graph uses the registered memory, or something else that was made of it: drop that before";
         return Err(Error::InvalidUsage { operation, reason: reason.to_owned() });
     }
-    let what = || "work that uses registered memory".to_owned();
-    deadline.poll(operation, what, || memory.used().tracker().is_done())?;
+    let what = "work that uses registered memory";
+    inner.poll_local(operation, deadline, what, || memory.used().tracker().is_done())?;
     let ptr = memory.ptr();
     // SAFETY: it is registered, and nobody uses it.
     let code = inner.on_quiet_device_by(operation, &Awaited::Nobody, deadline, || unsafe {

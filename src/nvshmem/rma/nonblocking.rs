@@ -16,6 +16,7 @@ use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::settle::Settled;
 use crate::nvshmem::state::watchdog::Awaited;
 use crate::nvshmem::sync::signal::{Signal, SignalOp};
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 const SCOPE: &str = "Context::nonblocking";
@@ -191,9 +192,10 @@ impl<'m> NonblockingScope<'_, 'm> {
         let inner = self.inner;
         let put = SignalPut::new(inner, OPERATION, (dest.into(), source.local_operand()), signal, op, pe)?;
         inner.ready_in_scope(OPERATION)?;
+        let _waits = SharedDeadline::begin();
         let (transfer, signal) = put.settle(inner, OPERATION)?;
         self.hold([transfer, signal]);
-        self.signalled = true;
+        self.own_stream(OPERATION)?;
         // The memory is borrowed beyond the wait for that stream, and the quiet, at the end.
         inner.on_stream_in_scope(OPERATION, &inner.stream, 2 * TRANSFER, &put, |stream| put.enqueue_nbi(stream))
     }
@@ -218,6 +220,7 @@ impl<'m> NonblockingScope<'_, 'm> {
         if transfer.is_empty() {
             return Ok(());
         }
+        let _waits = SharedDeadline::begin();
         let settled = transfer.settle(self.inner, operation)?;
         self.hold([settled]);
         let inner = self.inner;
@@ -225,8 +228,18 @@ impl<'m> NonblockingScope<'_, 'm> {
             return inner.on_host_in_scope(operation, || near(transfer.raw()));
         }
         // A transport may not do for the host what it does for streams; the library ends the process then.
-        self.signalled = true;
+        self.own_stream(operation)?;
         inner.on_stream_in_scope(operation, &inner.stream, TRANSFER, transfer, |stream| far(transfer.raw(), stream))
+    }
+
+    /// Before anything is given to the context's own stream: behind what has not ended there, as where a PE has not come, the end of the scope would
+    /// wait for that.
+    fn own_stream(&mut self, operation: &'static str) -> Result<()> {
+        if !self.signalled {
+            self.inner.wait_for_own_stream(operation)?;
+            self.signalled = true;
+        }
+        Ok(())
     }
 
     /// Until the end no graph begins anything with that memory.

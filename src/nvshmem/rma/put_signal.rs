@@ -14,6 +14,7 @@ use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::settle::Settled;
 use crate::nvshmem::sync::signal::{Signal, SignalAt, SignalOp};
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// A put with the signal that follows it.
@@ -45,6 +46,7 @@ impl<'m> SignalPut<'m> {
 
     /// Waits until no stream of this PE does anything with the memory that conflicts.
     pub(crate) fn settle(&self, inner: &Inner, operation: &'static str) -> Result<(Settled<'m>, Settled<'m>)> {
+        let _waits = SharedDeadline::begin();
         Ok((self.transfer.settle(inner, operation)?, self.signal.settle(inner, operation)?))
     }
 
@@ -133,6 +135,7 @@ impl Context {
         let inner = self.inner();
         let put = SignalPut::new(inner, OPERATION, (dest.into(), source.local_operand()), signal, op, pe)?;
         inner.ready(OPERATION)?;
+        let _waits = SharedDeadline::begin();
         // The stream is ordered after what comes meanwhile.
         drop(put.settle(inner, OPERATION)?);
         inner.on_own_stream(OPERATION, 2 * TRANSFER, &put, |stream| put.enqueue(stream))

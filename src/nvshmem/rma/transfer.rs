@@ -13,6 +13,7 @@ use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::settle::Settled;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// The memory of a put or a get.
@@ -101,6 +102,7 @@ impl<'m> Transfer<'m> {
             return inner.ready(operation);
         }
         inner.ready(operation)?;
+        let _waits = SharedDeadline::begin();
         let _beside = inner.settle_beside(operation)?;
         let _settled = self.settle(inner, operation)?;
         inner.on_host(operation, || f(self.raw()))
@@ -119,6 +121,7 @@ impl<'m> Transfer<'m> {
             return self.on_host(inner, operation, f);
         }
         inner.ready(operation)?;
+        let _waits = SharedDeadline::begin();
         drop(inner.settle_beside(operation)?);
         // The stream is ordered after what comes meanwhile.
         drop(self.settle(inner, operation)?);

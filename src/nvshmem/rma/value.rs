@@ -9,6 +9,7 @@ use crate::nvshmem::memory::there::There;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// An element that is written on its PE.
@@ -52,6 +53,7 @@ impl Context {
         let there = There::one(inner, OPERATION, ("dest", dest.into()), pe)?;
         let value = Bits::of(OPERATION, value)?;
         inner.ready(OPERATION)?;
+        let _waits = SharedDeadline::begin();
         let beside = inner.settle_beside(OPERATION)?;
         let (dest, number) = (there.region.ptr(), there.pe);
         if !inner.near[pe.0] {
@@ -90,6 +92,7 @@ impl Context {
         inner.check_near(OPERATION, pe)?;
         let size = Bits::of(OPERATION, T::ZERO)?;
         inner.ready(OPERATION)?;
+        let _waits = SharedDeadline::begin();
         let _beside = inner.settle_beside(OPERATION)?;
         let _settled =
             if there.own { Some(inner.settle(OPERATION, [(there.region.alloc, Access::Read)])?) } else { None };

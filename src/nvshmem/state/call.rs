@@ -2,10 +2,12 @@
 
 use super::inner::Inner;
 use super::order::OrderUse;
+use super::settle::Death;
 use super::watchdog::Awaited;
-use crate::cuda::{Busy, Device, Lend, Quiet, Stream, undisturbing};
+use crate::cuda::{Busy, Lend, Quiet, Stream, undisturbing};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 /// Entries that a put or a get may take of the queue of its stream.
@@ -46,7 +48,7 @@ impl Inner {
         undisturbing(|| Ok(self.watchdog.during(operation, self.timeout, awaited, f)))
     }
 
-    /// The same, where the library waits for all of the device, which ends the process while a stream of it is being captured.
+    /// As [`on_host_with`](Self::on_host_with), where the library waits for all of the device, which ends the process while a stream of it is being captured.
     pub(crate) fn on_quiet_device<R>(
         &self,
         operation: &'static str,
@@ -56,35 +58,15 @@ impl Inner {
         self.on_quiet_device_by(operation, awaited, &self.deadline(), f)
     }
 
-    /// Waits until the device has nothing to do, before a call for which these PEs come together: the library waits for all of the device there, without a
-    /// deadline. It does not see streams of others ([`Stream::from_raw`]).
-    pub(crate) fn idle(&self, operation: &'static str, awaited: &Awaited, deadline: &Deadline) -> Result<()> {
-        self.idle_all(operation, awaited, deadline, &[self.device])
-    }
-
-    /// The same of several devices.
-    pub(crate) fn idle_all(
-        &self,
-        operation: &'static str,
-        awaited: &Awaited,
-        deadline: &Deadline,
-        devices: &[Device],
-    ) -> Result<()> {
-        let mut busy = Busy::with(devices);
-        let device = busy.device().unwrap_or(self.device);
-        let what = format!("other work on {device}, all of which NVSHMEM waits for");
-        self.poll(operation, deadline, awaited, &what, || Ok(busy.is_over()))
-    }
-
     /// Waits until the streams of the device that take turns with its legacy default stream have nothing to do: before a call that
     /// waits there, without a deadline. It does not see streams of others, as [`idle`](Self::idle).
     pub(crate) fn idle_in_legacy_order(&self, operation: &'static str) -> Result<()> {
         let mut busy = Busy::in_legacy_order(self.device);
         let what = format!("work on streams of {} that take turns with its legacy default stream", self.device);
-        self.poll(operation, &self.deadline(), &Awaited::All, &what, || Ok(busy.is_over()))
+        self.poll_local(operation, &SharedDeadline::within(self.timeout), &what, || Ok(busy.is_over()))
     }
 
-    /// The same, where the device has to be quiet by then.
+    /// As [`on_quiet_device`](Self::on_quiet_device), once no stream of the device is captured, within the deadline.
     pub(crate) fn on_quiet_device_by<R>(
         &self,
         operation: &'static str,
@@ -134,9 +116,21 @@ impl Inner {
         f: impl FnOnce(sys::cudaStream_t) -> R,
     ) -> Result<R> {
         self.check_stream(operation, stream)?;
+        if !stream.has_room_for(entries) {
+            self.wait_for_room(operation, stream, entries)?;
+        }
         // A graph that is captured on the stream must not launch after the library has ended.
         let life = OrderUse::shared(stream.records().then_some(&*self.life));
         stream.launch_for(operation, entries, (memory, life), |stream, _| f(stream.as_raw()))
+    }
+
+    /// Waits, no longer than the timeout, until there is room for so many entries on `stream`.
+    #[cold]
+    fn wait_for_room(&self, operation: &'static str, stream: &Stream, entries: usize) -> Result<()> {
+        let death = Death::default();
+        self.watchdog.during_wait(operation, self.timeout, &Awaited::All, |waiting| {
+            stream.make_room_for(entries, operation, self.timeout, || death.ends(self, waiting))
+        })
     }
 
     /// The same on the context's own stream, and waits for it, no longer than the timeout.
@@ -147,8 +141,17 @@ impl Inner {
         memory: M,
         f: impl FnOnce(sys::cudaStream_t),
     ) -> Result<()> {
+        let _waits = SharedDeadline::begin();
         self.on_stream(operation, &self.stream, entries, memory, f)?;
-        self.stream.wait_until(operation, &self.deadline())
+        self.wait_for_own_stream(operation)
+    }
+
+    /// Waits until the context's own stream has done what is on it, no longer than the timeout. It may wait for any PE.
+    pub(crate) fn wait_for_own_stream(&self, operation: &'static str) -> Result<()> {
+        let deadline = SharedDeadline::within(self.timeout);
+        self.watchdog.during_wait(operation, self.timeout, &Awaited::All, |waiting| {
+            self.stream.wait_unless(operation, &deadline, || waiting.in_vain())
+        })
     }
 
     /// The same of what PEs do together, which on shared devices waits for them on this thread.

@@ -27,19 +27,37 @@ pub(super) fn given_back() -> bool {
 
 /// How many teams the library makes of one for which switches work.
 pub(super) fn copies() -> usize {
-    number("NVSHMEM_MAX_CTAS").unwrap_or(BLOCKS).max(1)
+    blocks_set().unwrap_or(BLOCKS)
 }
 
 /// How many there may be in all.
 pub(super) fn most() -> usize {
-    number("NVSHMEM_MAX_TEAMS").unwrap_or(MOST).max(LEAST)
+    teams_set().unwrap_or(MOST)
+}
+
+/// The blocks for which the environment has a team made.
+pub(crate) fn blocks_set() -> Option<usize> {
+    at_least("NVSHMEM_MAX_CTAS", 1)
+}
+
+/// How many teams there may be where switches work, if the environment says so.
+pub(crate) fn teams_set() -> Option<usize> {
+    at_least("NVSHMEM_MAX_TEAMS", LEAST)
+}
+
+/// The number that a variable is set to, or `least` where that is less.
+fn at_least(name: &str, least: usize) -> Option<usize> {
+    number(name).map(|number| usize::try_from(number).map_or(least, |number| number.max(least)))
 }
 
 /// Fails where the library would make teams for more blocks than it has places for, or for none.
 pub(crate) fn check_blocks(operation: &'static str) -> Result<()> {
     match number("NVSHMEM_MAX_CTAS") {
         Some(blocks) if !(1..=128).contains(&blocks) => {
-            let reason = format!("NVSHMEM_MAX_CTAS is {blocks}: expected 1 to 128, for which NVSHMEM has room");
+            let text = std::env::var_os("NVSHMEM_MAX_CTAS").unwrap_or_default();
+            let reason = format!(
+                "NVSHMEM_MAX_CTAS is {text:?}, which NVSHMEM reads as {blocks}: expected 1 to 128, for which it has room"
+            );
             Err(Error::InvalidUsage { operation, reason })
         }
         _ => Ok(()),

@@ -57,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) left: Left<Self>,
     /// Who uses the streams of the library itself, for transfers that do not block.
     pub(crate) beside: Arc<Order>,
+    /// Used by work on streams that waits for what other PEs do: waits for signals and for values.
+    pub(crate) waits: Arc<Order>,
     /// What graphs keep whose nodes call the library.
     pub(crate) life: Arc<Order>,
     /// Handles that no borrow of the context goes with.
@@ -113,6 +115,7 @@ impl Inner {
             teams: Teams::default(),
             left: Left::default(),
             beside: Order::new(),
+            waits: Order::new(),
             life: Order::new(),
             shared: AtomicUsize::new(0),
             scoped: AtomicBool::new(false),

@@ -36,6 +36,11 @@ impl Shortest {
         self.0.fetch_min(timeouts.min().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// So long a PE may wait in a meeting, at most, before it gives up.
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
     /// Whether a PE may have given up that has waited since `since`, or for who knows how long. It does so no sooner than `soonest`, or at its timeout. An
     /// eighth of either is left for threads that run late.
     pub(crate) fn may_be_over(&self, since: Option<Instant>, soonest: Duration) -> bool {

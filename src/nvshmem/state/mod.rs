@@ -8,6 +8,7 @@ pub(crate) mod cursor;
 pub(crate) mod dropped;
 pub(crate) mod environment;
 pub(crate) mod extent;
+pub(crate) mod idle;
 pub(crate) mod inner;
 pub(crate) mod lateness;
 pub(crate) mod left;

@@ -1,13 +1,18 @@
 //! Before calls on the host: what streams still do with their memory is over.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::inner::Inner;
 use super::order::Order;
-use super::watchdog::Awaited;
+use super::watchdog::{Awaited, Waiting};
 use crate::cuda::{Access, Lends, Turns, Used, Waits, waited_in_vain};
 use crate::deadline::Deadline;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::shared_deadline::SharedDeadline;
+
+/// How long work of this PE's device is waited for after another PE has ended, if it is not known to wait for other PEs.
+const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// How long work is waited for that was waited for in vain before.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -30,13 +35,29 @@ impl Settled<'_> {
     }
 }
 
+/// The end of another PE, as a wait for work of this PE's device meets it.
+#[derive(Default)]
+pub(super) struct Death(Cell<Option<Deadline>>);
+
+impl Death {
+    /// Returns the error if the wait ends because of it.
+    pub(super) fn ends(&self, inner: &Inner, waiting: &Waiting<'_>) -> Option<Error> {
+        let error = waiting.in_vain()?;
+        let patience = self.0.take().unwrap_or_else(|| Deadline::after(UNKNOWN));
+        let ends = patience.expired() || inner.waits_for_pes();
+        self.0.set(Some(patience));
+        ends.then_some(error)
+    }
+}
+
 impl Inner {
-    /// Waits, for no longer than the timeout, until `memory` can be used on the host. Streams may wait for any PE.
+    /// Waits, for no longer than the timeout, until `memory` can be used on the host.
     pub(crate) fn settle<'m, const N: usize>(
         &self,
         operation: &'static str,
         memory: [(&'m dyn Used, Access); N],
     ) -> Result<Settled<'m>> {
+        let _waits = SharedDeadline::begin();
         let waits = Waits { operation, timeout: || self.timeout, refusal: || None };
         let turns = Turns::of(waits, memory.iter().map(|(used, _)| used.tracker()))?;
         for (used, access) in memory {
@@ -46,7 +67,7 @@ impl Inner {
             };
             if !over()? {
                 let what = "work on streams that uses the same memory";
-                self.poll(operation, &self.deadline(), &Awaited::All, what, over)?;
+                self.poll_local(operation, &SharedDeadline::within(self.timeout), what, over)?;
             }
         }
         Ok(Settled { turns })
@@ -54,27 +75,33 @@ impl Inner {
 
     /// Waits until nothing is under way on the streams of the library itself: a call on the host would come after it, and wait within the library.
     pub(crate) fn settle_beside(&self, operation: &'static str) -> Result<Settled<'_>> {
-        self.settle_order(operation, &self.beside, &Awaited::Nobody, "transfers of a scope on a stream")
+        self.settle_order(operation, &self.beside, None, "transfers of a scope on a stream")
     }
 
     /// Waits until nothing is under way that PEs do together on streams of this one.
     pub(crate) fn settle_world(&self, operation: &'static str) -> Result<Settled<'_>> {
         let what = "what all PEs do together, on a stream of this PE";
-        self.settle_order(operation, &self.world, &Awaited::All, what)
+        self.settle_order(operation, &self.world, Some(&Awaited::All), what)
     }
 
-    /// Waits until nothing is under way that has a place in `order`, before a call to which these PEs have to come.
+    /// Waits until nothing is under way that has a place in `order`. `awaited` are the PEs that have to come to the call behind
+    /// it; `None` if it needs no other PE.
     pub(crate) fn settle_order<'o>(
         &self,
         operation: &'static str,
         order: &'o Order,
-        awaited: &Awaited,
+        awaited: Option<&Awaited>,
         what: &str,
     ) -> Result<Settled<'o>> {
+        let _waits = SharedDeadline::begin();
         let waits = Waits { operation, timeout: || self.timeout, refusal: || None };
         let turns = Turns::of(waits, [order.tracker()])?;
         if !order.is_done()? {
-            self.poll(operation, &self.deadline(), awaited, what, || order.is_done())?;
+            let deadline = SharedDeadline::within(self.timeout);
+            match awaited {
+                Some(awaited) => self.poll(operation, &deadline, awaited, what, || order.is_done())?,
+                None => self.poll_local(operation, &deadline, what, || order.is_done())?,
+            }
         }
         Ok(Settled { turns })
     }
@@ -93,10 +120,40 @@ impl Inner {
         })
     }
 
+    /// Waits until `done`, for work of this PE's device. The end of another PE makes this an error at once while something here is
+    /// known to wait for other PEs, and after [`UNKNOWN`] otherwise.
+    pub(crate) fn poll_local(
+        &self,
+        operation: &'static str,
+        deadline: &Deadline,
+        what: &str,
+        mut done: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let death = Death::default();
+        self.watchdog.during_wait(operation, self.timeout, &Awaited::All, |waiting| {
+            deadline.poll(
+                operation,
+                || what.to_owned(),
+                || match death.ends(self, waiting) {
+                    Some(error) => Err(error),
+                    None => done(),
+                },
+            )
+        })
+    }
+
+    /// Returns true if work on streams of this PE is known to wait for other PEs: waits for signals or values, and operations of
+    /// teams. What kernels of users and operations of NCCL wait for is not known.
+    fn waits_for_pes(&self) -> bool {
+        let is_done = || Ok::<_, Error>(self.waits.is_done()? && self.world.is_done()? && self.teams.are_done()?);
+        !is_done().unwrap_or(false)
+    }
+
     /// The deadline of a wait for work of the device, and for nobody else, which may be given up early. Where somebody has waited for some
-    /// of it in vain, that counts.
+    /// of it in vain, that counts; where that was a moment ago, it is not waited for again.
     pub(crate) fn deadline_of_work(&self, deadline: &Deadline) -> Deadline {
-        deadline.sooner(waited_in_vain(self.device).min(deadline.remaining().saturating_sub(AGAIN)))
+        let again = if self.left.was_added_to() { Duration::ZERO } else { AGAIN };
+        deadline.sooner(waited_in_vain(self.device).min(deadline.remaining().saturating_sub(again)))
     }
 
     /// As [`poll`](Self::poll), for work of the device. As long as a stream stands still for which somebody has waited in vain, that time

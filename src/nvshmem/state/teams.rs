@@ -62,9 +62,14 @@ impl TeamState {
         }
     }
 
-    /// A number for the next team that is made of it, the same on all members.
+    /// Returns the number of the next team that is made of it, the same on all members.
     pub(crate) fn next_child(&self) -> u64 {
-        self.children.fetch_add(1, Ordering::Relaxed)
+        self.children.load(Ordering::Relaxed)
+    }
+
+    /// Counts a team of which all members have agreed that they make it. A split that fails before counts on no member.
+    pub(crate) fn has_child(&self) {
+        self.children.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The number of the meeting of its members that comes next, the same on all of them.
@@ -101,6 +106,8 @@ pub(crate) fn key(parts: &[u64]) -> u64 {
 #[derive(Default)]
 pub(crate) struct Teams {
     all: Mutex<All>,
+    /// The least key that the next meeting looks at, the same on all PEs.
+    next: AtomicU64,
 }
 
 #[derive(Default)]
@@ -168,17 +175,34 @@ impl Teams {
         }
     }
 
-    /// The keys of up to [`AT_ONCE`] teams that can be destroyed here. Where there are more, it depends on the `round` which, and all PEs choose alike.
-    pub(crate) fn to_destroy(&self, round: u64) -> Result<Vec<u64>> {
+    /// Returns the keys of the teams that can be destroyed as far as this PE is concerned.
+    pub(crate) fn free(&self) -> Result<Vec<u64>> {
         let mut keys = Vec::new();
         for (key, team) in &self.all().made {
             if team.is_free()? {
                 keys.push(*key);
             }
         }
-        keys.sort_by_key(|one| key(&[*one, round]));
+        Ok(keys)
+    }
+
+    /// Returns the keys of up to [`AT_ONCE`] teams that can be destroyed as far as this PE is concerned, in their order. Each meeting
+    /// goes on where the one before has ended, so that every key which all PEs have comes within one round.
+    pub(crate) fn to_destroy(&self) -> Result<Vec<u64>> {
+        let next = self.next.load(Ordering::Relaxed);
+        let mut keys: Vec<u64> = self.free()?.into_iter().filter(|key| *key >= next).collect();
+        keys.sort_unstable();
         keys.truncate(AT_ONCE);
         Ok(keys)
+    }
+
+    /// Records which keys each PE has said in a meeting, zeros where it has no more. The next one goes on behind the key up to which
+    /// all of them have said theirs.
+    pub(crate) fn have_said<'k>(&self, said: impl Iterator<Item = &'k [u64]>) {
+        let up_to =
+            |keys: &[u64]| if keys.contains(&0) { u64::MAX } else { keys.iter().copied().max().unwrap_or(u64::MAX) };
+        let up_to = said.map(up_to).min().unwrap_or(u64::MAX);
+        self.next.store(up_to.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Takes a team that is to be destroyed, where that is so for as many PEs as it has members.
@@ -190,6 +214,11 @@ impl Teams {
             all.left += team.slots - 1;
         }
         Some(team.raw)
+    }
+
+    /// Returns how many of those that were made are not destroyed.
+    pub(crate) fn held(&self) -> usize {
+        self.all().made.len()
     }
 
     /// How many that were made and have not been dropped.
@@ -265,12 +294,12 @@ mod tests {
         let made = team(&[0, 2]);
         let (key, raw) = (made.key, made.raw);
         teams.add(&made);
-        assert_eq!((teams.live(), teams.to_destroy(0).unwrap()), (1, vec![]));
+        assert_eq!((teams.live(), teams.to_destroy().unwrap()), (1, vec![]));
         teams.put(key);
         // What is left of it might still begin something.
-        assert_eq!(teams.to_destroy(0).unwrap(), []);
+        assert_eq!(teams.to_destroy().unwrap(), []);
         drop(made);
-        assert_eq!((teams.live(), teams.to_destroy(0).unwrap()), (0, vec![key]));
+        assert_eq!((teams.live(), teams.to_destroy().unwrap()), (0, vec![key]));
         assert_eq!(teams.take(key, 1), None);
         assert_eq!(teams.take(key, 2), Some(raw));
         assert_eq!(teams.take(key, 2), None);
@@ -284,12 +313,22 @@ mod tests {
             teams.add(one);
             teams.put(one.key);
         }
+        let made_keys: Vec<u64> = made.iter().map(|one| one.key).collect();
         drop(made);
-        let mut seen = std::collections::BTreeSet::new();
-        for round in 0..200 {
-            let keys = teams.to_destroy(round).unwrap();
-            assert_eq!(keys.len(), AT_ONCE);
-            seen.extend(keys);
+        // Another PE has some more, of which none is free here.
+        let mut others: Vec<u64> = (100..130).map(|other| key(&[other])).chain(made_keys.iter().copied()).collect();
+        others.sort_unstable();
+        let (mut seen, mut next) = (std::collections::BTreeSet::new(), 0);
+        for _ in 0..2 * (others.len() / AT_ONCE + 1) {
+            let said = |mut keys: Vec<u64>| {
+                keys.resize(AT_ONCE, 0);
+                keys
+            };
+            let own = said(teams.to_destroy().unwrap());
+            let other = said(others.iter().copied().filter(|key| *key >= next).take(AT_ONCE).collect());
+            seen.extend(own.iter().copied().filter(|key| *key != 0 && other.contains(key)));
+            teams.have_said([&own[..], &other].into_iter());
+            next = teams.next.load(Ordering::Relaxed);
         }
         assert_eq!(seen.len(), 40);
     }

@@ -1,7 +1,7 @@
-//! What ends the process where a thread waits for other PEs within the library, which never gives up.
+//! Ends the process if a thread waits inside the library for other PEs beyond its timeout, because the library never gives up.
 //!
-//! It has the exchange asked meanwhile who has ended: nobody waits for a PE of which that is known. The thread with the clock does not ask
-//! itself, because a store may block.
+//! Meanwhile it has the exchange asked which PEs have ended, so that no thread waits for a PE that is known to be dead. The thread with
+//! the clock does not ask itself: a store may block.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,106 +18,108 @@ use super::questions::Questions;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
-use crate::lock::{Condvar, Mutex, MutexGuard};
+use crate::lock::{Condvar, Mutex, MutexGuard, is_forked};
+use crate::shared_deadline::SharedDeadline;
 
-/// What a process ends with whose PE has waited for others for longer than its timeout, within the library: see [`ContextBuilder::watchdog`].
+/// The exit code of a process whose PE has waited inside the library for longer than its timeout: see [`ContextBuilder::watchdog`].
 ///
 /// [`ContextBuilder::watchdog`]: crate::nvshmem::ContextBuilder::watchdog
 pub const WATCHDOG_EXIT_CODE: i32 = 83;
 
-/// How often it looks.
+/// How often the watchdog looks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a call waits before it is told to the others.
+/// How long a call waits before the watchdog tells the other PEs.
 const TELL: Duration = Duration::from_millis(500);
 
-/// How long the note of a call stays that has given up.
+/// How long the note of a call that has given up stays.
 const STAY: Duration = Duration::from_secs(5);
 
-/// How long the end of a call waits until its note is taken away.
+/// How long the end of a call waits until its note is removed, and the end of the watchdog until the store has
+/// answered and its thread has ended.
 const TAKE: Duration = Duration::from_secs(1);
 
-/// How often it asks the exchange who has ended.
+/// How often it asks the exchange which PEs have ended.
 const ASKS: Duration = Duration::from_millis(200);
 
-/// How often it looks, after it has found that a PE has ended, before a wait that gives up by itself does so: a PE that came, and ended then, is
-/// no reason to.
+/// How many more times it looks after it has found that a PE has ended, before a wait that can give up does so: a PE may have come
+/// to the call, and ended after that.
 const REST: u32 = 10;
 
-/// The same before it ends the process.
+/// The same, before it ends the process.
 const LONG_REST: u32 = 20;
 
-/// The same where the library ends. A PE that dies after it is done with that end, and before it says so, has the others end as well, while they give
-/// back what they have.
+/// The same, for the end of the library: a PE may be done with it, and end before it has said so.
 const REST_AT_END: u32 = 40;
 
-/// The same where nobody can say any more whether the PE was done with that end.
+/// The same, if the store has ended too, so that nothing tells whether the PE was done with the end.
 const REST_UNKNOWN: u32 = 100;
 
 /// How long the report may take.
 const WRITE: Duration = Duration::from_secs(1);
 
-/// The PEs that have to come to a call before it is over.
+/// The PEs that must come to a call before it returns.
 #[derive(Debug, Clone)]
 pub(crate) enum Awaited {
-    /// None of which that is known.
+    /// Unknown.
     Nobody,
     All,
-    /// All, to the end of the library.
+    /// All PEs, to the end of the library.
     AllAtEnd,
     Members(Arc<[usize]>),
 }
 
-/// Looks after the calls of one context, from a thread of its own. Also without that thread it tells the other PEs what this one does.
+/// Watches the calls of one context, from a thread of its own. Without that thread it still tells the other PEs what this one does.
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
-    /// Whether there is a thread.
-    is_on: bool,
+    /// Closed when the thread has ended; `None` where there is no thread.
+    thread: Option<Mutex<Receiver<()>>>,
 }
 
 struct Shared {
     now: Mutex<Now>,
-    /// Held by who leaves the note that tells the others that this PE waits, or takes it away.
+    /// Held while the note that tells the others that this PE waits is left or removed.
     note: Mutex<()>,
     over: Condvar,
-    /// The PE, and how many there are; `None` where the library is to say so, and has not.
+    /// The PE, and how many there are. `None` until the library says so.
     place: Option<(usize, usize)>,
-    questions: Option<Questions>,
-    /// The last meeting of each team that this PE has gone on from and has told the others.
+    /// `None` without an exchange, and after the end of the context.
+    questions: Mutex<Option<Questions>>,
+    /// The last meeting of each team from which this PE has gone on, if it has told the others.
     passed: Mutex<BTreeMap<u64, u64>>,
-    /// Whether the others are told that this PE comes to nothing more.
+    /// Whether the others have been told that this PE takes part in nothing more.
     has_left: AtomicBool,
-    /// The call that waits for a PE that does not come any more; 0 where there is none.
+    /// The number of the call that waits in vain, or 0.
     in_vain: AtomicU64,
 }
 
 #[derive(Default)]
 struct Now {
-    /// How many calls there were, the present one included.
+    /// How many calls there have been, the present one included.
     calls: u64,
     waits: Option<Waits>,
-    /// Who does not come to the call that waits in vain.
+    /// The PE that will not come to the call which waits in vain.
     absent: Option<Absent>,
-    /// The one that the note is of; 0 where there is none.
+    /// The number of the call whose note is in the store, or 0.
     told: u64,
-    /// When one has given up last.
+    /// When a call last gave up.
     gave_up: Option<Instant>,
     over: bool,
 }
 
-/// A call that goes on.
+/// A call that has not returned.
 #[derive(Clone)]
 struct Waits {
     operation: &'static str,
     since: Instant,
     timeout: Duration,
-    /// Whether it ends by itself when that is over.
+    /// Whether it gives up by itself after that.
     gives_up: bool,
     awaited: Awaited,
 }
 
 impl Waits {
-    /// How often the thread looks before it takes an end for the end of this wait.
+    /// How many times the thread looks before the end of a PE ends this wait.
     fn rest(&self, absent: &Absent) -> u32 {
         match self.awaited {
             Awaited::AllAtEnd if absent.may_be_through => REST_UNKNOWN,
@@ -128,19 +130,19 @@ impl Waits {
     }
 }
 
-/// What the thread has found out for one call.
+/// What the thread knows for one call.
 #[derive(Default)]
 struct Asked {
     call: u64,
     last: Option<Instant>,
-    /// The question that has no answer yet, and the call that it is of.
+    /// The call of the question that has no answer yet, and its answer.
     open: Option<(u64, Receiver<Option<Absent>>)>,
-    /// Who does not come, and how often it still looks before it says so.
+    /// The PE that will not come, and how many times the thread still looks before it says so.
     absent: Option<(Absent, u32)>,
 }
 
 impl Asked {
-    /// Who does not come, once, when the call has had time to be over all the same.
+    /// Returns the PE that will not come, once, after the call has had time to return nevertheless.
     fn due(&mut self) -> Option<Absent> {
         let (absent, rest) = self.absent.as_mut()?;
         *rest = rest.checked_sub(1)?;
@@ -148,7 +150,7 @@ impl Asked {
     }
 }
 
-/// The call is over, also where it panics.
+/// Marks a call as returned when it is dropped, also if the call panics.
 struct Over<'s>(&'s Arc<Shared>);
 
 impl Drop for Over<'_> {
@@ -158,24 +160,24 @@ impl Drop for Over<'_> {
             let most = now.waits.take().map_or(TAKE, |waits| TAKE.min(behind(waits.timeout)));
             (if now.note_stays() { 0 } else { now.told }, most)
         };
-        // What a PE does that dies from now on is not that it waits.
-        if let Some(questions) = self.0.questions.as_ref().filter(|_| told != 0) {
+        // If this PE dies from now on, it must not seem to wait.
+        if let Some(questions) = self.0.questions().filter(|_| told != 0) {
             let shared = Arc::clone(self.0);
-            questions.ask(most, move |notes| shared.take_note(notes, told));
+            questions.ask_if_free(most, move |notes| shared.take_note(notes, told));
         }
     }
 }
 
 impl Now {
-    /// Whether others are still to find the note of a call that has given up.
+    /// Returns true if the note of a call that has given up must stay for the others.
     fn note_stays(&self) -> bool {
         self.gave_up.is_some_and(|since| since.elapsed() < STAY)
     }
 }
 
 impl Watchdog {
-    /// For a PE of so many, which tells the others by `exchange`, if there is one and it has the same ranks. All PEs have the same name for this
-    /// `start`. The thread is there only if it `is_on`.
+    /// Starts the watchdog of one PE. It tells the others by `exchange`, if that has the same ranks. `start` names this start of the
+    /// library, in the same way on all PEs. The thread runs only if `is_on`.
     pub(crate) fn start(
         place: Option<(usize, usize)>,
         exchange: Option<&Exchange>,
@@ -184,22 +186,16 @@ impl Watchdog {
     ) -> Result<Self> {
         let (now, note, over, in_vain, passed, has_left) = Default::default();
         let exchange = exchange.filter(|exchange| place == Some((exchange.rank(), exchange.size())));
-        // Of others, of which the only PE has none.
+        // A single PE has no others to tell.
         let exchange = exchange.filter(|exchange| exchange.size() > 1);
         let questions = exchange.map(|exchange| Notes::new(exchange, start)).transpose()?.map(Questions::new);
+        let questions = Mutex::new(questions);
         let shared = Arc::new(Shared { now, note, over, place, questions, passed, has_left, in_vain });
-        if is_on {
-            let watched = Arc::clone(&shared);
-            let spawned = thread::Builder::new().name("nvshmem watchdog".to_owned()).spawn(move || watched.watch());
-            spawned.map_err(|error| Error::InvalidUsage {
-                operation: "ContextBuilder::init",
-                reason: format!("no thread for the watchdog: {error}"),
-            })?;
-        }
-        Ok(Self { shared, is_on })
+        let thread = is_on.then(|| Shared::watched(&shared)).transpose()?.map(Mutex::new);
+        Ok(Self { shared, thread })
     }
 
-    /// Runs `call`, which may wait for others for ever: where it does so for `timeout`, or one of them has ended, the process ends.
+    /// Runs `call`, which may wait for other PEs for ever. If it waits for `timeout`, or one of them has ended, the process ends.
     pub(crate) fn during<R>(
         &self,
         operation: &'static str,
@@ -207,11 +203,11 @@ impl Watchdog {
         awaited: &Awaited,
         call: impl FnOnce() -> R,
     ) -> R {
-        let _over = self.is_on.then(|| self.shared.begin(operation, timeout, awaited, false));
+        let _over = self.thread.is_some().then(|| self.shared.begin(operation, timeout, awaited, false));
         call()
     }
 
-    /// Runs `call`, which waits for others too, and gives up by itself.
+    /// Runs `call`, which waits for other PEs too, and can give up.
     pub(crate) fn during_wait<R>(
         &self,
         operation: &'static str,
@@ -222,22 +218,27 @@ impl Watchdog {
         let shared = &self.shared;
         let _over = shared.begin(operation, timeout, awaited, true);
         let number = shared.now().calls;
-        let (deadline, is_up, is_passed) = (Cell::new(Deadline::after(timeout)), Cell::default(), Cell::default());
+        // Of a call that has waited before, the rest of its time, but a quarter at least: the others may be in this call already.
+        let spent = timeout.saturating_sub(SharedDeadline::within(timeout).remaining()).min(timeout / 4 * 3);
+        let deadline = Cell::new(Deadline::after(timeout).sooner(spent));
+        let (is_up, is_passed) = Default::default();
         call(&Waiting { shared, number, operation, timeout, awaited, deadline, is_up, is_passed })
     }
 
-    /// Returns true if another PE may have given up on a meeting that began at `since`, with these timeouts, or who knows when.
+    /// Returns true if another PE may have given up a meeting that began at `since`, or at an unknown time, with these timeouts.
     pub(super) fn may_be_given_up(&self, shortest: &Shortest, since: Option<Instant>) -> bool {
-        self.shared.questions.is_some() && shortest.may_be_over(since, ASKS + LOOK * REST)
+        self.shared.questions().is_some() && shortest.may_be_over(since, ASKS + LOOK * REST)
     }
 
-    /// This PE goes on from the meeting `point`, to which it has come late. Waits for the store until the deadline of the call, or for a moment.
+    /// Records that this PE goes on from the meeting `point`, to which it came late. Waits for the store until the deadline of the call,
+    /// or for a moment.
     ///
     /// # Errors
-    /// [`Error::Gone`] if another PE had given up on it: that one does not go on. [`Error::Exchange`] if the store does not say.
+    /// Returns [`Error::Gone`] if another PE had given up the meeting, and so does not go on, and [`Error::Exchange`] if the store does
+    /// not answer.
     pub(crate) fn pass(&self, operation: &'static str, point: Point, deadline: &Deadline) -> Result<()> {
         let shared = &self.shared;
-        let Some(questions) = &shared.questions else { return Ok(()) };
+        let Some(questions) = shared.questions() else { return Ok(()) };
         let answer = questions.ask(within(deadline.remaining(), deadline.timeout()), move |notes| notes.passes(point));
         let absent = answer.unwrap_or_else(|| {
             let reason = "no answer from the store".to_owned();
@@ -247,8 +248,8 @@ impl Watchdog {
             Ok(None) => {
                 let before = shared.passed().insert(point.0, point.1);
                 if let Some(before) = before {
-                    // All have come to a later one.
-                    questions.begin(move |notes| notes.forget((point.0, before)));
+                    // All PEs have come to a later one.
+                    questions.forget([(point.0, before)]);
                 }
                 Ok(())
             }
@@ -266,44 +267,62 @@ impl Watchdog {
         }
     }
 
-    /// This PE fails in the meeting `point`, before or after all have come: it does not go on from there.
+    /// Tells the others that this PE fails in the meeting `point`, before or after all have come, and does not go on from there.
     pub(super) fn abandon(&self, operation: &'static str, point: Point, error: &Error) {
         let how = format!("has given up {operation}: {}", why(error));
-        let Some(questions) = self.shared.questions.as_ref().filter(|_| !self.shared.leaves()) else { return };
+        let Some(questions) = self.shared.questions().filter(|_| !self.shared.leaves()) else { return };
         questions.begin(move |notes| {
             notes.gives_up(point, &how);
             notes.gave_up(&how);
         });
     }
 
-    /// This PE comes to nothing more, because of this error.
+    /// Tells the others that this PE takes part in nothing more because of this error.
     pub(crate) fn give_up(&self, error: &Error) {
         self.leave(format!("has given up its context: {}", why(error)));
     }
 
-    /// Has the others told that this PE comes to nothing more, unless they are. Does not wait for that: if the process ends before, they find that.
+    /// Has the others told that this PE takes part in nothing more, unless they have been told. Does not wait: if the process ends
+    /// before, they notice its end.
     fn leave(&self, how: String) {
-        if let Some(questions) = self.shared.questions.as_ref().filter(|_| !self.shared.leaves()) {
+        if let Some(questions) = self.shared.questions().filter(|_| !self.shared.leaves()) {
             questions.begin(move |notes| notes.gave_up(&how));
         }
     }
 
-    /// No member comes to a meeting of this team any more.
+    /// Forgets a team of which no member comes to a meeting any more.
     pub(crate) fn forget(&self, team: u64) {
         let last = self.shared.passed().remove(&team);
-        if let (Some(questions), Some(last)) = (&self.shared.questions, last) {
-            questions.begin(move |notes| notes.forget((team, last)));
+        if let (Some(questions), Some(last)) = (self.shared.questions(), last) {
+            questions.forget([(team, last)]);
         }
     }
 
-    /// This PE has finalized: the others are not to take its end for a death. Waits for the store until the deadline of the call, or for a moment.
+    /// Tells the other PEs that this one has finalized, so that they do not take its end for a death, and ends the watchdog. Waits until
+    /// the store has done this and all that it was asked before, within the deadline of the call, or for a moment behind it.
     pub(crate) fn finalized(&self, deadline: &Deadline) {
-        let Some(questions) = &self.shared.questions else { return };
-        questions.ask(within(deadline.remaining(), deadline.timeout()), Notes::finalized);
-        let points: Vec<Point> = std::mem::take(&mut *self.shared.passed()).into_iter().collect();
-        if !points.is_empty() {
-            questions.begin(move |notes| points.into_iter().for_each(|point| notes.forget(point)));
+        if let Some(questions) = self.shared.questions() {
+            let patience = Deadline::after(within(deadline.remaining(), deadline.timeout()));
+            questions.ask(patience.remaining(), Notes::finalized);
+            questions.forget(std::mem::take(&mut *self.shared.passed()));
+            questions.finish(patience.remaining().min(TAKE));
         }
+        self.end();
+    }
+
+    /// Waits for the thread, and gives up the exchange: nothing of the context uses the store any more, also if memory or teams of it
+    /// were forgotten. A forked child has no such thread.
+    fn end(&self) {
+        self.shared.now().over = true;
+        self.shared.over.notify_all();
+        if is_forked() {
+            return;
+        }
+        if let Some(thread) = &self.thread {
+            let _ = thread.lock().recv_timeout(TAKE);
+        }
+        let questions = self.shared.questions.lock().take();
+        drop(questions);
     }
 }
 
@@ -315,14 +334,14 @@ pub(crate) struct Waiting<'w> {
     timeout: Duration,
     awaited: &'w Awaited,
     deadline: Cell<Deadline>,
-    /// Whether it has looked once more behind its deadline.
+    /// Whether it has looked once more after its deadline.
     is_up: Cell<bool>,
-    /// Whether another PE has gone on from here.
+    /// Whether another PE has gone on from this meeting.
     is_passed: Cell<bool>,
 }
 
 impl Waiting<'_> {
-    /// Why it waits in vain: an awaited PE has ended, or has given up.
+    /// Returns the error of a wait for a PE that has ended or given up.
     pub(crate) fn in_vain(&self) -> Option<Error> {
         let shared = self.shared;
         if shared.in_vain.load(Ordering::Acquire) != self.number {
@@ -333,8 +352,9 @@ impl Waiting<'_> {
         Some(Error::Gone { operation: self.operation, rank: pe, how })
     }
 
-    /// Why it gives up on the meeting `point`, where it is late for that; the others find that, and none of them goes on from there. `detail` says
-    /// for what it waits. Asked again and again, each time after a look whether the wait is over.
+    /// Returns the error with which this PE gives up the meeting `point`, once it waits in vain or its deadline has passed. The others
+    /// learn of it, and none of them goes on from there. `detail` says for what it waits. Called again and again, each time after a
+    /// check whether the wait is over.
     pub(crate) fn gives_up(&self, point: Point, detail: impl Fn() -> String) -> Option<Error> {
         let error = match self.in_vain() {
             Some(error) => error,
@@ -344,8 +364,8 @@ impl Waiting<'_> {
         let shared = self.shared;
         let how = format!("has given up {}: {}", self.operation, why(&error));
         let left = Deadline::after(within(self.deadline.get().remaining(), self.timeout));
-        // The only member of a team asks nobody.
-        if let Some(questions) = shared.questions.as_ref().filter(|_| !shared.others_of(self.awaited).is_empty()) {
+        // A team of one member has no other PE to ask.
+        if let Some(questions) = shared.questions().filter(|_| !shared.others_of(self.awaited).is_empty()) {
             let (passed, note) = (self.is_passed.get(), how.clone());
             let gives_up = questions.ask(left.remaining(), move |notes| {
                 let gives_up = passed || notes.gives_up(point, &note);
@@ -355,7 +375,7 @@ impl Waiting<'_> {
                 gives_up
             });
             if gives_up == Some(false) {
-                // All have come, and so its own device is there in a moment.
+                // All have come, so this PE's device will be done in a moment.
                 self.is_passed.set(true);
                 self.deadline.set(Deadline::after(self.timeout));
                 self.is_up.set(false);
@@ -366,18 +386,18 @@ impl Waiting<'_> {
         }
         let error = self.late_by(error, &left);
         let mut now = shared.now();
-        // The thread ends, and leaves the note.
+        // The thread ends, and the note stays.
         now.gave_up = Some(Instant::now());
         now.over = true;
         Some(error)
     }
 
-    /// An error that says who is missing, where it is a timeout. The others give up as well, and are to find the note.
+    /// Adds the missing PEs to a timeout. The others give up as well, and the note of this PE stays for them.
     pub(crate) fn late(&self, error: Error) -> Error {
         self.late_by(error, &Deadline::after(behind(self.timeout)))
     }
 
-    /// The same, which waits for the store until this deadline.
+    /// As [`late`](Self::late), but waits for the store until this deadline.
     fn late_by(&self, error: Error, deadline: &Deadline) -> Error {
         let Error::Timeout { operation, timeout, mut detail } = error else { return error };
         detail.push('.');
@@ -387,7 +407,7 @@ impl Waiting<'_> {
     }
 }
 
-/// Why a PE gives up, for the others.
+/// The reason with which a PE gives up, for the others.
 fn why(error: &Error) -> String {
     match error {
         Error::Gone { rank, how, .. } => format!("PE {rank} {how}"),
@@ -398,14 +418,17 @@ fn why(error: &Error) -> String {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        self.shared.now().over = true;
-        self.shared.over.notify_all();
+        self.end();
     }
 }
 
 impl Shared {
     fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock()
+    }
+
+    fn questions(&self) -> Option<Questions> {
+        self.questions.lock().clone()
     }
 
     fn note(&self) -> MutexGuard<'_, ()> {
@@ -416,17 +439,17 @@ impl Shared {
         self.passed.lock()
     }
 
-    /// This PE comes to nothing more. Returns true if the others are told already.
+    /// Records that this PE takes part in nothing more. Returns true if that was recorded before.
     fn leaves(&self) -> bool {
         self.has_left.swap(true, Ordering::Relaxed)
     }
 
-    /// This PE, in words.
+    /// This PE, as text.
     fn own(&self) -> String {
         self.place.map_or_else(|| "a PE without a number".to_owned(), |(pe, n_pes)| format!("PE {pe} of {n_pes}"))
     }
 
-    /// The PEs that have to come to a call, or may.
+    /// The PEs that must come to a call, or may.
     fn pes(&self, awaited: &Awaited) -> Vec<usize> {
         match awaited {
             Awaited::Members(members) => members.to_vec(),
@@ -440,7 +463,7 @@ impl Shared {
         self.pes(awaited).into_iter().filter(|pe| Some(*pe) != own).collect()
     }
 
-    /// Takes the note away that is of this call, if it is still there.
+    /// Removes the note of this call, if it is still there.
     fn take_note(&self, notes: &Notes, call: u64) {
         let _note = self.note();
         let is_there = self.now().told == call;
@@ -450,7 +473,7 @@ impl Shared {
         }
     }
 
-    /// A call begins, until what this returns is dropped.
+    /// Records that a call begins. It has returned when the value of this function is dropped.
     fn begin(
         self: &Arc<Self>,
         operation: &'static str,
@@ -465,7 +488,21 @@ impl Shared {
         Over(self)
     }
 
-    /// The thread.
+    /// Starts the thread. The channel closes when it has ended.
+    fn watched(shared: &Arc<Self>) -> Result<Receiver<()>> {
+        let (shared, (running, ended)) = (Arc::clone(shared), mpsc::channel());
+        let run = move || {
+            let _running: mpsc::Sender<()> = running;
+            shared.watch();
+        };
+        thread::Builder::new().name("nvshmem watchdog".to_owned()).spawn(run).map_err(|error| Error::InvalidUsage {
+            operation: "ContextBuilder::init",
+            reason: format!("no thread for the watchdog: {error}"),
+        })?;
+        Ok(ended)
+    }
+
+    /// Runs the thread.
     fn watch(self: Arc<Self>) {
         let mut asked = Asked::default();
         loop {
@@ -494,10 +531,10 @@ impl Shared {
         }
     }
 
-    /// Has the exchange told and asked what is due, unless it still is: of a call that goes on, if there is one, and a note that is `stale`, which is of the
-    /// call of this number.
+    /// Tells and asks the exchange what is due, unless the last question has no answer yet: for a call that has not returned, and for
+    /// the note of an earlier call, whose number is `stale`.
     fn inquire(self: &Arc<Self>, asked: &mut Asked, waits: Option<&Waits>, stale: u64) {
-        let Some(questions) = &self.questions else { return };
+        let Some(questions) = self.questions() else { return };
         if let Some((call, answer)) = &asked.open {
             let answer = answer.try_recv();
             if answer == Err(TryRecvError::Empty) {
@@ -535,7 +572,7 @@ impl Shared {
         asked.open = Some((call, answer));
     }
 
-    /// Has a call give up that waits for a PE that does not come.
+    /// Makes a call give up that waits for a PE which will not come.
     fn wakes(&self, call: u64, absent: Absent) {
         let mut now = self.now();
         if now.calls == call && now.waits.is_some() {
@@ -544,7 +581,7 @@ impl Shared {
         }
     }
 
-    /// Says to the others that this PE waits, once for each call, and only while it does: who ends the call takes the note.
+    /// Tells the others that this PE waits, once for each call, and only while it does: the end of the call removes the note.
     fn tell(&self, notes: &Notes, call: u64, text: &str) {
         let _note = self.note();
         {
@@ -557,7 +594,7 @@ impl Shared {
         notes.waits(text);
     }
 
-    /// Says who is missing, and ends the process; unless the call has come back meanwhile.
+    /// Says which PEs are missing, and ends the process, unless the call has returned meanwhile.
     fn end(&self, call: u64, waits: &Waits, absent: Option<Absent>) {
         let lasted = Duration::from_millis(u64::try_from(waits.since.elapsed().as_millis()).unwrap_or(u64::MAX));
         let mut report = format!(
@@ -572,7 +609,7 @@ impl Shared {
             return;
         }
         report.push_str(&format!(" The process ends with code {WATCHDOG_EXIT_CODE}.\n"));
-        // Where nobody reads it, the process ends all the same.
+        // The process ends also if nothing reads its stderr.
         let (written, writing) = mpsc::channel();
         let _ = thread::Builder::new().spawn(move || {
             let _ = std::io::stderr().write_all(report.as_bytes());
@@ -583,18 +620,18 @@ impl Shared {
         unsafe { libc::_exit(WATCHDOG_EXIT_CODE) }
     }
 
-    /// What is known of the others that are awaited, if the store says so within this time.
+    /// Adds what is known of the awaited PEs to the report, if the store answers within this time.
     fn others(&self, report: &mut String, awaited: &Awaited, absent: Option<Absent>, within: Duration) {
         let others = self.others_of(awaited);
         if self.place.is_some() && others.is_empty() {
             return;
         }
-        let Some(questions) = &self.questions else {
+        let Some(questions) = self.questions() else {
             report.push_str(" Who is missing is not known: the context has no exchange to ask.");
             return;
         };
         let known = absent.clone();
-        // Half of the time is for notes that are not there, half for the answer.
+        // Half of the time is for missing notes, half for the answer.
         let found = questions.ask(within, move |notes| notes.report(&others, absent.as_ref(), within / 2));
         report.push_str(&found.unwrap_or_else(|| Notes::unknown(known.as_ref())));
     }

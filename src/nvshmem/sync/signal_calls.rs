@@ -2,13 +2,15 @@
 
 use super::comparison::Comparison;
 use super::signal::{Signal, SignalAt, SignalOp};
-use crate::cuda::{Access, Lend, Stream};
+use crate::cuda::{Access, Busy, Lend, Stream};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
+use crate::nvshmem::state::order::OrderUse;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 impl Context {
@@ -42,6 +44,7 @@ impl Context {
         let inner = self.inner();
         let signal = SignalAt::new(inner, OPERATION, signal, op, pe)?;
         inner.ready(OPERATION)?;
+        let _waits = SharedDeadline::begin();
         // The stream is ordered after what comes meanwhile.
         drop(signal.settle(inner, OPERATION)?);
         inner.on_own_stream(OPERATION, TRANSFER, &signal, |stream| signal.enqueue(stream))
@@ -110,15 +113,19 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a signal of another context; [`Error::Timeout`] where streams write to it, or hold up the legacy default
-    /// stream, for longer than the timeout.
+    /// stream, for longer than the timeout; [`Error::InvalidUsage`] while one of the latter is being captured.
     pub fn signal_fetch(&self, signal: Signal<'_>) -> Result<u64> {
         const OPERATION: &str = "Context::signal_fetch";
         let (inner, word) = (self.inner(), signal.as_symmetric());
         word.check(OPERATION, "signal", inner)?;
         inner.ready(OPERATION)?;
+        Busy::check_legacy_order(OPERATION, inner.device)?;
         let region = word.local().region();
+        let _waits = SharedDeadline::begin();
         let _settled = inner.settle(OPERATION, [(region.alloc, Access::Read)])?;
         inner.idle_in_legacy_order(OPERATION)?;
+        // A capture may have begun meanwhile.
+        Busy::check_legacy_order(OPERATION, inner.device)?;
         // SAFETY: a word of symmetric memory of this PE.
         inner.on_host(OPERATION, || unsafe { sys::nvshmem_signal_fetch(region.ptr().cast()) })
     }
@@ -152,7 +159,8 @@ impl Context {
         inner.check_whole(OPERATION)?;
         let local = word.local();
         let place = local.region().ptr();
-        inner.on_stream(OPERATION, stream, TRANSFER, (local, arrives), |stream| {
+        let waits = OrderUse::shared(&*inner.waits);
+        inner.on_stream(OPERATION, stream, TRANSFER, (local, arrives, waits), |stream| {
             // SAFETY: a word of symmetric memory of this PE, and a stream of its device.
             unsafe { sys::nvshmemx_signal_wait_until_on_stream(place.cast(), comparison.raw(), value, stream) };
         })

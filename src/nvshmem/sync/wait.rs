@@ -12,6 +12,7 @@ use crate::nvshmem::memory::slice::{AsSymmetric, SymmetricSlice};
 use crate::nvshmem::memory::there::one_element;
 use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::order::OrderUse;
 
 /// # Waiting for values
 ///
@@ -51,7 +52,8 @@ impl Context {
         let local = of_this_pe(inner, OPERATION, ("element", element))?;
         one_element(OPERATION, "element", local.len())?;
         let place = local.region().ptr().cast();
-        inner.on_stream(OPERATION, stream, TRANSFER, (local, arrives), |stream| {
+        let waits = OrderUse::shared(&*inner.waits);
+        inner.on_stream(OPERATION, stream, TRANSFER, (local, arrives, waits), |stream| {
             // SAFETY: one element of symmetric memory of this PE, and a stream of its device.
             unsafe { (T::CALLS.one)(place, comparison.raw(), value, stream) };
         })
@@ -96,7 +98,8 @@ impl Context {
             return inner.check_stream(OPERATION, stream);
         }
         let (place, len, status) = (local.region().ptr().cast(), local.len(), place_of(left_out.first()));
-        inner.on_stream(OPERATION, stream, TRANSFER, (local, left_out, arrives), |stream| {
+        let waits = OrderUse::shared(&*inner.waits);
+        inner.on_stream(OPERATION, stream, TRANSFER, (local, left_out, arrives, waits), |stream| {
             // SAFETY: so many elements of symmetric memory of this PE, as many numbers or none, and a stream of its device.
             unsafe { (T::CALLS.all)(place, len, status.cast(), comparison.raw(), value, stream) };
         })
@@ -142,7 +145,8 @@ impl Context {
         }
         let (place, len, status) = (local.region().ptr().cast(), local.len(), place_of(left_out.first()));
         let expected = values.region().ptr().cast();
-        inner.on_stream(OPERATION, stream, TRANSFER, (local, left_out, values, arrives), |stream| {
+        let waits = OrderUse::shared(&*inner.waits);
+        inner.on_stream(OPERATION, stream, TRANSFER, (local, left_out, values, arrives, waits), |stream| {
             // SAFETY: so many elements of symmetric memory of this PE, as many values, which are read, as many numbers or none, and a stream of its device.
             unsafe { (T::CALLS.vector)(place, len, status.cast(), comparison.raw(), expected, stream) };
         })

@@ -4,6 +4,7 @@ use super::team::Team;
 use crate::cuda::Stream;
 use crate::error::Result;
 use crate::nvshmem::state::code::check;
+use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
 impl Team<'_> {
@@ -83,7 +84,9 @@ impl Team<'_> {
         self.inner.ready(operation)?;
         self.inner.check_whole(operation)?;
         let (inner, awaited) = (&self.inner, self.state.awaited());
-        let _team = inner.settle_order(operation, &self.state.order, &awaited, "what the team does on streams")?;
+        let _waits = SharedDeadline::begin();
+        let _team =
+            inner.settle_order(operation, &self.state.order, Some(&awaited), "what the team does on streams")?;
         let _world = if self.state.beside_world { Some(inner.settle_world(operation)?) } else { None };
         check(c, inner.on_host_with(operation, &awaited, || f(self.state.raw))?)
     }

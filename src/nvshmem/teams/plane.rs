@@ -51,14 +51,16 @@ impl<'ctx> Team<'ctx> {
             return Err(Error::argument(OPERATION, "x_range", format_args!("from 1 to {n_pes} members"), x_range));
         }
         let ((x_raw, x_mask), (y_raw, y_mask)) = (x_config.raw(OPERATION)?, y_config.raw(OPERATION)?);
-        self.inner.idle(OPERATION, &self.state.awaited(), &self.inner.deadline())?;
+        let deadline = self.inner.deadline();
         let number = self.state.next_child();
         let plan = Plan {
             numbers: [x_range as u64, 0, x_config.word(), y_config.word(), self.state.key, number],
             explain: |[x_range, ..]| format!("rows of {x_range}"),
-            ..Plan::new(OPERATION, Kind::Split)
+            ..Plan::new(OPERATION, Kind::Split2d)
         };
         self.inner.meet_for_teams(&plan, &self.state, &[x_range, n_pes.div_ceil(x_range)])?;
+        self.state.has_child();
+        self.idle_together(OPERATION, &deadline)?;
         let (mut x_team, mut y_team) = (sys::NVSHMEM_TEAM_INVALID, sys::NVSHMEM_TEAM_INVALID);
         let x_pointer = if x_mask == 0 { std::ptr::null() } else { &raw const x_raw };
         let y_pointer = if y_mask == 0 { std::ptr::null() } else { &raw const y_raw };

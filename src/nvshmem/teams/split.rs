@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::config::TeamConfig;
 use super::team::{Team, look};
+use crate::cuda::Quiet;
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::nvshmem::pe::TeamPe;
 use crate::nvshmem::state::code::{check, error};
@@ -67,7 +69,7 @@ impl<'ctx> Team<'ctx> {
             return Err(Error::argument(OPERATION, "members", expected, got));
         }
         let (raw, mask) = config.raw(OPERATION)?;
-        self.inner.idle(OPERATION, &self.state.awaited(), &self.inner.deadline())?;
+        let deadline = self.inner.deadline();
         let number = self.state.next_child();
         let plan = Plan {
             numbers: [start.0 as u64, stride as u64, size as u64, config.word(), self.state.key, number],
@@ -77,6 +79,8 @@ impl<'ctx> Team<'ctx> {
             ..Plan::new(OPERATION, Kind::Split)
         };
         self.inner.meet_for_teams(&plan, &self.state, &[size])?;
+        self.state.has_child();
+        self.idle_together(OPERATION, &deadline)?;
         let mut team = sys::NVSHMEM_TEAM_INVALID;
         let pointer = if mask == 0 { std::ptr::null() } else { &raw const raw };
         // One member has no stride, whatever was asked for. All are at most the number of PEs, which is a C int.
@@ -106,10 +110,12 @@ impl<'ctx> Team<'ctx> {
         self.child(OPERATION, team, &[number, start.0 as u64]).map(Some)
     }
 
-    /// Fails where the library cannot split this team, or not rightly. It is the same on all members.
+    /// Returns an error if the library cannot split this team, or not rightly, which is the same on all members; or if this thread captures
+    /// on the device.
     pub(super) fn check_split(&self, operation: &'static str) -> Result<()> {
         self.inner.ready(operation)?;
         self.inner.check_whole(operation)?;
+        Quiet::check(operation, &[self.inner.device])?;
         // Of a single PE that has its team by an id, the library does not know how far it is from the next one.
         let known = !self.state.by_id || self.n_pes() > 1;
         if known && self.state.stride().is_some() {
@@ -117,6 +123,11 @@ impl<'ctx> Team<'ctx> {
         }
         let needs = "a team whose members are at equal distances among all PEs, in their order; and more than one where it was made by an id: NVSHMEM's splits of others are wrong";
         Err(Error::Unsupported { operation, needs: needs.to_owned() })
+    }
+
+    /// As [`Inner::idle_together`](crate::nvshmem::state::inner::Inner::idle_together), of the members.
+    pub(super) fn idle_together(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
+        self.inner.idle_together(operation, Some(&self.state), &self.state.awaited(), &[self.inner.device], deadline)
     }
 
     /// The team that the library has made of this one. `parts` are numbers that its members have in common, and nobody else.

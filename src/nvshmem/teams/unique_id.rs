@@ -109,7 +109,7 @@ impl Context {
             explain: |[config, ..]| format!("some PEs{}", TeamConfig::said(*config)),
             ..Plan::new(OPERATION, Kind::TeamInit)
         };
-        inner.idle(OPERATION, &Awaited::All, &inner.deadline())?;
+        let deadline = inner.deadline();
         let said = inner.meet_with(&plan, &words(place))?;
         let places: Vec<Option<Place>> = said.iter().map(place_of).collect();
         check_places(OPERATION, &places)?;
@@ -132,6 +132,7 @@ impl Context {
         if let Some(pe) = inner.meet(&Plan { able, ..Plan::new(OPERATION, Kind::Settle) })?.first() {
             return Err(inner.no_slots(OPERATION, *pe));
         }
+        inner.idle_together(OPERATION, None, &Awaited::All, &[inner.device], &deadline)?;
         inner.teams.uses(places.iter().flatten().map(|place| place.id.0));
         let mut team = sys::NVSHMEM_TEAM_INVALID;
         let mut code = sys::NVSHMEMX_SUCCESS;

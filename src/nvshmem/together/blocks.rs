@@ -4,8 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::nvshmem::state::copies::at_once;
-use crate::nvshmem::state::environment::number;
+use crate::nvshmem::state::copies::{at_once, blocks_set, teams_set};
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::meeting::{Kind, Plan};
 use crate::nvshmem::state::teams::TeamState;
@@ -13,7 +12,7 @@ use crate::nvshmem::state::teams::TeamState;
 /// Teams that the library has for itself.
 const OWN: usize = 7;
 
-/// Teams that there are where switches work, if the environment does not say otherwise.
+/// Teams that there may be, if the environment does not say otherwise.
 const TEAMS: usize = 64;
 
 /// How the library divides a collective.
@@ -31,7 +30,7 @@ impl Blocks {
 
     /// Into how many blocks the library divides `bytes` where switches work.
     pub(super) fn of(self, bytes: usize) -> usize {
-        if bytes < self.threshold { 1 } else { number("NVSHMEM_MAX_CTAS").unwrap_or(self.blocks).max(1) }
+        if bytes < self.threshold { 1 } else { blocks_set().unwrap_or(self.blocks) }
     }
 
     /// Whether the library will make teams for that, which all members then do together, and which waits for the whole device. All members find the same.
@@ -91,7 +90,7 @@ impl Blocks {
 
     /// The library has made them.
     pub(super) fn grown(self, inner: &Inner, team: &TeamState) {
-        let blocks = number("NVSHMEM_MAX_CTAS").unwrap_or(self.blocks);
+        let blocks = blocks_set().unwrap_or(self.blocks);
         team.blocks.store(blocks, Ordering::Relaxed);
         inner.teams.grow(blocks);
     }
@@ -99,7 +98,7 @@ impl Blocks {
 
 /// Fails where the library may have no room for so many teams more.
 fn room(inner: &Inner, operation: &'static str, blocks: usize) -> Result<()> {
-    let teams = number("NVSHMEM_MAX_TEAMS").unwrap_or(0).max(TEAMS);
+    let teams = teams_set().unwrap_or(TEAMS);
     let used = OWN + inner.teams.most();
     if used + blocks > teams {
         let needs = format!(

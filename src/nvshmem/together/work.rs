@@ -54,8 +54,9 @@ impl Team<'_> {
             // It waits for the stream, and for the whole device.
             stream.no_part_of_capture(operation)?;
             Quiet::check(operation, &[inner.device])?;
-            inner.idle(operation, &state.awaited(), &inner.deadline())?;
-            let quiet = Quiet::keep(operation, &[inner.device], &inner.deadline(), || None);
+            let (deadline, devices) = (inner.deadline(), [inner.device]);
+            inner.idle_together(operation, Some(&state), &state.awaited(), &devices, &deadline)?;
+            let quiet = Quiet::keep(operation, &devices, &deadline, || None);
             Some(blocks.agree(&inner, &state, operation, bytes, quiet)?)
         } else {
             None

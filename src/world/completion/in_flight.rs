@@ -1,11 +1,11 @@
-//! A request that a stream has.
+//! A request that was enqueued on its stream.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::looks::{Looks, Watch};
+use super::poller::{Poller, Watch};
 use crate::cuda::{Event, Stream};
 use crate::error::Result;
 use crate::world::task::Task;
@@ -13,38 +13,38 @@ use crate::world::task::Task;
 /// A request that a stream has: who has it sees to it that it is answered when the device is done. Dropped, it is left to a thread of the rank.
 pub struct InFlight {
     watch: Option<Watch>,
-    looks: Arc<Looks>,
+    poller: Arc<Poller>,
     stream: Stream,
 }
 
-/// Tells a rank to look whether a request is done. May be rung by any thread, in host functions of streams too.
+/// Tells a rank to check whether a request is done. Any thread may ring it, also in a host function of a stream.
 #[derive(Debug, Clone)]
 pub struct Bell {
     rung: Arc<AtomicBool>,
-    looks: Arc<Looks>,
+    poller: Arc<Poller>,
 }
 
 impl Bell {
-    /// Rings it.
+    /// Rings the bell.
     pub fn ring(&self) {
         self.rung.store(true, Ordering::Release);
-        self.looks.wake();
+        self.poller.wake();
     }
 }
 
-/// How often a thread looks that has been given no interval.
+/// The interval of polling where none was given.
 const OFTEN: Duration = Duration::from_micros(100);
 
 impl InFlight {
-    /// With an event behind it, and where the stream stood before that.
+    /// `event` was recorded behind the request, and `position` is that of the stream before the event.
     pub(in crate::world) fn new(
         task: Arc<dyn Task>,
         (event, position): (Event, u64),
-        looks: &Arc<Looks>,
+        poller: &Arc<Poller>,
         stream: &Stream,
     ) -> Self {
-        let watch = Watch::new(task, event, (stream.clone(), position), looks.number());
-        Self { watch: Some(watch), looks: Arc::clone(looks), stream: stream.clone() }
+        let watch = Watch::new(task, event, (stream.clone(), position), poller.number());
+        Self { watch: Some(watch), poller: Arc::clone(poller), stream: stream.clone() }
     }
 
     /// The stream that has it.
@@ -73,23 +73,23 @@ impl InFlight {
     /// Waits on this thread until the device is done with it, or its deadline has passed, and answers.
     pub fn finish(mut self) {
         if let Some(watch) = self.watch.take() {
-            self.looks.wait_for(watch);
+            self.poller.wait_for(watch);
         }
     }
 
     /// Has the thread of the rank look every `interval`.
     pub fn look_every(mut self, interval: Duration) {
         if let Some(watch) = self.watch.take() {
-            self.looks.push(watch.every(interval));
+            self.poller.push(watch.every(interval));
         }
     }
 
     /// Has the thread of the rank look when the bell is rung. It looks now and then in any case, as what rings may be lost with the device.
     pub fn look_at_bell(mut self) -> Bell {
         let rung = Arc::new(AtomicBool::new(false));
-        let bell = Bell { rung: Arc::clone(&rung), looks: Arc::clone(&self.looks) };
+        let bell = Bell { rung: Arc::clone(&rung), poller: Arc::clone(&self.poller) };
         if let Some(watch) = self.watch.take() {
-            self.looks.push(watch.at_bell(rung));
+            self.poller.push(watch.at_bell(rung));
         }
         bell
     }
@@ -104,7 +104,7 @@ impl fmt::Debug for InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(watch) = self.watch.take() {
-            self.looks.push(watch.every(OFTEN));
+            self.poller.push(watch.every(OFTEN));
         }
     }
 }

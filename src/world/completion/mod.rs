@@ -2,11 +2,11 @@
 
 mod in_flight;
 mod kinds;
-mod looks;
+mod poller;
 
 pub use in_flight::{Bell, InFlight};
 pub use kinds::{Blocking, HostCallback, Polling};
-pub(super) use looks::Looks;
+pub(super) use poller::Poller;
 
 use std::fmt;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpucomm::cuda::StreamOptions;
 use gpucomm::nvshmem::{Comparison, Context, Pe, Status, Sum, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE};
-use gpucomm::{Error, PinnedBuffer, Result, Stream};
+use gpucomm::{DeviceBuffer, Error, PinnedBuffer, Result, Stream};
 
 use crate::support::{End, Fate, Hooked, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
 
@@ -324,8 +324,20 @@ fn one_whose_start_fails() {
             let builder = seat.builder().timeout(slower(TIMEOUT));
             if seat.pe == 0 {
                 let stream = Stream::new(seat.device).unwrap();
-                let started = stream.capture(|_| seat.start_as(builder).map(drop));
-                println!("{:?}", started.map(drop).expect_err("this thread captures"));
+                let (captures, captured) = std::sync::mpsc::channel();
+                let (ends, ended) = std::sync::mpsc::channel::<()>();
+                std::thread::scope(|scope| {
+                    let hold = move |_: &Stream| {
+                        captures.send(()).unwrap();
+                        let _ = ended.recv();
+                        Ok(())
+                    };
+                    scope.spawn(move || drop(stream.capture(hold).unwrap()));
+                    captured.recv().unwrap();
+                    let started = seat.start_as(builder.timeout(slower(1.0))).map(drop);
+                    println!("{:?}", started.expect_err("another thread captures"));
+                    drop(ends);
+                });
                 for pe in 1..seat.n_pes {
                     let _ = seat.exchange.get_from(pe, "never");
                 }
@@ -458,4 +470,83 @@ fn one_that_dies_at_each_of_its_operations() {
             },
         );
     }
+}
+
+/// Calls behind work that waits for a PE, which dies: none of them is that of a meeting.
+#[test]
+fn calls_behind_work_that_waits_for_the_dead_end_at_once() {
+    as_pes_that_end(
+        &[2],
+        |seat| {
+            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            if ctx.status() == Status::LimitedMpg {
+                std::process::exit(RETURNED);
+            }
+            let [stream, own, full] = [0; 3].map(|_| Stream::new(seat.device).unwrap());
+            let signals = ctx.alloc_signals(1).unwrap();
+            let target = ctx.alloc::<u32>(4).unwrap();
+            let registered = ctx.register(gpucomm::DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap()).unwrap();
+            let dropped = ctx.register(PinnedBuffer::<u32>::new(4).unwrap()).unwrap();
+            stream.synchronize().unwrap();
+            seat.meet();
+            if seat.pe == 1 {
+                std::process::abort();
+            }
+            hurry();
+            let ours = Pe(0);
+            // Nobody sends that signal any more.
+            for stream in [&stream, &own, &full] {
+                ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), stream).unwrap();
+            }
+            ctx.put_on_stream(&target, registered.as_slice(), ours, &stream).unwrap();
+            ctx.put_on_stream(&target, &*dropped, ours, &own).unwrap();
+            let gone = |what: &str, result: Result<()>| match result {
+                Err(Error::Gone { operation, rank: 1, .. }) if operation == what => {}
+                other => panic!("{what}: {other:?}"),
+            };
+            gone("Registered::unregister", registered.unregister().map(drop));
+            drop(dropped);
+            let filled = (0..100_000).find_map(|_| ctx.barrier_all_on_stream(&full).err());
+            gone("Context::barrier_all_on_stream", Err(filled.expect("a queue has an end")));
+            std::process::exit(RETURNED);
+        },
+        |ends| assert_eq!(ends[0].code, Some(RETURNED), "{}", report(ends)),
+    );
+}
+
+/// Work of this PE's device alone is waited for, whatever becomes of another PE.
+#[test]
+fn work_that_waits_for_no_pe_goes_on_beside_a_death() {
+    as_pes_that_end(
+        &[3],
+        |seat| {
+            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            let stream = Stream::new(seat.device).unwrap();
+            let mut to = ctx.alloc::<u32>(8).unwrap();
+            let own = PinnedBuffer::<u32>::new(8).unwrap();
+            let registered = ctx.register(DeviceBuffer::<u32>::zeroed(&stream, 1 << 10).unwrap());
+            seat.meet();
+            match seat.pe {
+                2 => std::process::abort(),
+                1 => std::process::exit(RETURNED),
+                _ => {}
+            }
+            seat.exchange.barrier().expect_err("the others have ended");
+            // Longer than the watchdog takes to say that a PE has died.
+            let busy = |stream: &Stream| {
+                stream.launch_host(|| std::thread::sleep(std::time::Duration::from_secs(2))).unwrap();
+            };
+            busy(&stream);
+            to.fill(&stream, 1).unwrap();
+            ctx.put(&to, &own, Pe(0)).unwrap();
+            let Ok(mut registered) = registered else { std::process::exit(RETURNED) };
+            busy(&stream);
+            registered.as_slice_mut().fill(&stream, 1).unwrap();
+            assert_eq!(registered.unregister().unwrap().len(), 1 << 10);
+            std::process::exit(RETURNED);
+        },
+        |ends| {
+            assert_eq!(ends[0].code, Some(RETURNED), "{}", report(ends));
+        },
+    );
 }

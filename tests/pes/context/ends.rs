@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use gpucomm::nvshmem::{Comparison, Context, Pe, Status};
+use gpucomm::nvshmem::{Comparison, Context, Pe, Status, TeamConfig, TeamPe};
 use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream};
 
 use crate::support::gate::Gate;
@@ -97,7 +97,7 @@ fn the_end_waits_for_work() {
     as_pes(&SIZES, |seat| {
         let ctx = seat.start().unwrap();
         let stream = Stream::new(seat.device).unwrap();
-        let mut buffer = ctx.alloc::<u64>(1 << 20).unwrap();
+        let mut buffer = ctx.alloc::<u64>(1 << 17).unwrap();
         for round in 0..20 {
             buffer.fill(&stream, round).unwrap();
         }
@@ -190,6 +190,33 @@ fn an_end_whose_store_blocks() {
         std::mem::forget(exchange);
         println!("1 passed");
         std::process::exit(0);
+    });
+}
+
+/// A user may remove the directory in which the PEs have met, also if memory was forgotten. PE 0 came late, so there is a note that
+/// each PE takes away at the end.
+#[test]
+fn a_finalized_context_uses_its_store_no_more() {
+    as_pes(&[2], |seat| {
+        let limit = slower(3.0);
+        let is_slow = Arc::new(AtomicBool::new(false));
+        let slows = Arc::clone(&is_slow);
+        let exchange = Hooked::join(seat, move |_, key| {
+            if slows.load(Ordering::SeqCst) && key.contains("meets/") {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            Fate::Answers
+        });
+        let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(limit)).unwrap();
+        drop(exchange);
+        std::mem::forget(ctx.alloc::<u32>(10).unwrap());
+        if seat.pe == 0 {
+            std::thread::sleep(limit.mul_f32(0.85));
+        }
+        ctx.reclaim().unwrap();
+        is_slow.store(true, Ordering::SeqCst);
+        ctx.finalize().unwrap();
+        assert_eq!(Arc::strong_count(&is_slow), 1, "the store is still there");
     });
 }
 
@@ -365,18 +392,164 @@ fn a_split_beside_work_that_does_not_end() {
         let config = gpucomm::nvshmem::TeamConfig::default();
         let split = world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).map(drop);
         let error = split.expect_err("the device of PE 0 is busy");
-        if seat.pe == 0 {
-            assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
-            errors::names(&error, &["Team::split_strided", "other work on device"]);
-        } else {
-            assert!(matches!(error, Error::Timeout { .. } | Error::Gone { .. }), "{error:?}");
-        }
+        assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+        errors::names(&error, &["Team::split_strided", "other work on the device of PE 0"]);
         seat.meet();
         gate.open();
-        if seat.n_pes == 1 {
-            // Nothing was agreed on: it goes on.
-            drop(world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).unwrap());
+        // All have failed together, and all go on.
+        drop(world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).unwrap());
+        println!("1 passed");
+        std::process::exit(0);
+    });
+}
+
+/// Another thread launches something while this PE has come and the other has not: the library would wait for that.
+#[test]
+fn a_split_beside_work_that_begins_while_pes_meet() {
+    as_pes(&[2], |seat| {
+        let limit = slower(3.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let mut world = ctx.world().unwrap();
+        let config = gpucomm::nvshmem::TeamConfig::default();
+        let mut split = || world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).map(drop);
+        let gate = beside_a_launch(seat, limit, &mut split);
+        gate.open();
+        // All have failed together, and all go on.
+        split().unwrap();
+        drop(world);
+        ctx.finalize().unwrap();
+    });
+}
+
+/// The same of the end.
+#[test]
+fn an_end_beside_work_that_begins_while_pes_meet() {
+    as_pes(&[2], |seat| {
+        let limit = slower(3.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = std::cell::Cell::new(Some(ctx));
+        let gate = beside_a_launch(seat, limit, || ctx.take().expect("it ends once").finalize().map(drop));
+        gate.open();
+        println!("1 passed");
+        std::process::exit(0);
+    });
+}
+
+/// PE 1 comes to `act` late. Meanwhile another thread of PE 0 launches what does not end until the gate opens.
+fn beside_a_launch(seat: &Seat, limit: std::time::Duration, act: impl FnOnce() -> gpucomm::Result<()>) -> Gate {
+    let (stream, gate) = (Stream::new(seat.device).unwrap(), Gate::default());
+    seat.meet();
+    let result = std::thread::scope(|scope| {
+        if seat.pe == 0 {
+            scope.spawn(|| {
+                std::thread::sleep(limit / 8);
+                gate.hold(&stream).unwrap();
+            });
+        } else {
+            std::thread::sleep(limit / 4);
         }
+        act()
+    });
+    let error = result.expect_err("the device of PE 0 is busy");
+    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    errors::names(&error, &["other work on the device of PE 0"]);
+    seat.meet();
+    gate
+}
+
+/// Another thread captures on the device of PE 0, where what the library does for the call is refused: all PEs fail together, and go on.
+#[test]
+fn calls_beside_a_capture_of_another_thread() {
+    as_pes(&[1, 2], |seat| {
+        let limit = slower(1.5);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let mut world = ctx.world().unwrap();
+        let config = gpucomm::nvshmem::TeamConfig::default();
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (ends, end) = std::sync::mpsc::channel::<()>();
+        let device = seat.device;
+        let captures = move || {
+            let stream = Stream::new(device).unwrap();
+            stream.capture(|_| {
+                begun.send(()).unwrap();
+                // Until the other end is dropped.
+                let _ = end.recv();
+                Ok(())
+            })
+        };
+        let capture = (seat.pe == 0).then(|| std::thread::spawn(move || captures().map(drop)));
+        capture.iter().for_each(|_| begins.recv().unwrap());
+        seat.meet();
+        let refused = |what: &str, result: gpucomm::Result<()>| {
+            let error = result.expect_err(what);
+            assert!(matches!(error, Error::Timeout { .. }), "{what}: {error:?}");
+            errors::names(&error, &[what, "a capture of another thread"]);
+        };
+        drop(ctx.alloc::<u32>(0).unwrap());
+        refused("Context::alloc", ctx.alloc::<u32>(10).map(drop));
+        if ctx.status() != Status::LimitedMpg {
+            let split = world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).map(drop);
+            refused("Team::split_strided", split);
+        }
+        ctx.reclaim().unwrap();
+        seat.meet();
+        drop(ends);
+        capture.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+        drop(ctx.alloc::<u32>(10).unwrap());
+        drop(world);
+        ctx.finalize().unwrap();
+    });
+}
+
+/// The child has the context of its parent, and not the right to give it up.
+#[test]
+fn a_forked_child_drops_the_context() {
+    as_pes(&[2], |seat| {
+        let ctx = seat.start().unwrap();
+        if seat.pe == 0 {
+            // SAFETY: the child drops what does nothing there, and ends without running anything else.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                drop(ctx);
+                // SAFETY: it ends the child, whatever else is there.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = -1;
+            // SAFETY: the status is valid for a write.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the child did not end well");
+        }
+        seat.meet();
+        // Longer than it takes to hear that a PE has given up.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        drop(ctx.alloc::<u32>(10).unwrap());
+        ctx.finalize().unwrap();
+    });
+}
+
+/// The first drop waits for work that does not end; those after it do not wait for the same.
+#[test]
+fn drops_of_registered_memory_behind_work_that_does_not_end() {
+    as_pes(&[1], |seat| {
+        let limit = slower(1.0);
+        gpucomm::set_default_timeout(limit);
+        let ctx = seat.start().unwrap();
+        if ctx.status() == Status::LimitedMpg {
+            println!("1 passed");
+            std::process::exit(0);
+        }
+        let stream = Stream::new(seat.device).unwrap();
+        let (signals, target) = (ctx.alloc_signals(1).unwrap(), ctx.alloc::<u32>(4).unwrap());
+        let registered: Vec<_> =
+            (0..60).map(|_| ctx.register(gpucomm::PinnedBuffer::<u32>::new(4).unwrap()).unwrap()).collect();
+        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &stream).unwrap();
+        for source in &registered {
+            ctx.put_on_stream(&target, &**source, gpucomm::nvshmem::Pe(0), &stream).unwrap();
+        }
+        let begin = Instant::now();
+        drop(registered);
+        assert!(begin.elapsed() < 3 * limit, "{:?}", begin.elapsed());
+        // The stream goes with the process.
         println!("1 passed");
         std::process::exit(0);
     });
@@ -541,5 +714,71 @@ fn the_end_waits_for_forgotten_registered_memory() {
         });
         let ctx = seat.start().unwrap();
         assert!(ctx.finalize().unwrap().is_empty());
+    });
+}
+
+/// A store that deletes slowly, and answers all else at once: PEs meet beside many notes of teams that are to be deleted.
+#[test]
+fn notes_of_teams_that_are_deleted_slowly_hold_up_no_meeting() {
+    const TEAMS: usize = 12;
+    as_pes(&[3], |seat| {
+        let limit = slower(8.0);
+        let is_slow = Arc::new(AtomicBool::new(false));
+        let slows = Arc::clone(&is_slow);
+        let exchange = Hooked::join(seat, move |method, _| {
+            if method == "delete" && slows.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+            Fate::Answers
+        });
+        let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(limit)).unwrap();
+        if ctx.status() == Status::LimitedMpg {
+            leave(ctx);
+        }
+        let (mut world, config) = (ctx.world().unwrap(), TeamConfig::default());
+        let mut teams: Vec<_> = (0..TEAMS).map(|_| world.split_strided(TeamPe(0), 1, 2, &config).unwrap()).collect();
+        // Late for each team, so that there is a note of each.
+        for team in teams.iter_mut().flatten() {
+            if team.pe() == TeamPe(0) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            drop(team.split_strided(TeamPe(0), 1, 1, &config).unwrap());
+        }
+        ctx.reclaim().unwrap();
+        is_slow.store(true, Ordering::SeqCst);
+        drop(teams);
+        let begin = Instant::now();
+        for _ in 0..3 {
+            ctx.reclaim().unwrap();
+        }
+        assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
+        is_slow.store(false, Ordering::SeqCst);
+        drop(world);
+        ctx.finalize().unwrap();
+    });
+}
+
+/// An end that has waited for work does not wait for its whole timeout again for a PE that does not come.
+#[test]
+fn an_end_behind_work_takes_its_time_once() {
+    as_pes(&[2], |seat| {
+        let limit = slower(3.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let stream = Stream::new(seat.device).unwrap();
+        if seat.pe == 0 {
+            let mut memory = ctx.alloc::<u32>(10).unwrap();
+            stream.launch_host(move || std::thread::sleep(limit.mul_f32(0.8))).unwrap();
+            memory.fill(&stream, 1).unwrap();
+            drop(memory);
+            let begin = Instant::now();
+            ctx.finalize().expect_err("PE 1 does not come");
+            assert!(begin.elapsed() < limit.mul_f32(1.5), "{:?}", begin.elapsed());
+            seat.meet();
+            println!("1 passed");
+            std::process::exit(0);
+        }
+        let _memory = ctx.alloc::<u32>(10).unwrap();
+        seat.meet();
+        leave(ctx)
     });
 }

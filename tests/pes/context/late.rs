@@ -270,3 +270,39 @@ fn notes_of_meetings_go() {
         seat.meet();
     });
 }
+
+/// A collective of the host was given up, and what is left of it holds up the context's own stream: a scope on the host says so when it
+/// needs that stream, and ends.
+#[test]
+fn a_scope_behind_a_collective_that_was_given_up() {
+    as_pes(&[2], |seat| {
+        let limit = slower(LIMIT);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        if ctx.status() == Status::LimitedMpg {
+            leave(Some(ctx));
+        }
+        let (source, mut dest) = (ctx.alloc::<u32>(7).unwrap(), ctx.alloc::<u32>(7).unwrap());
+        let signals = ctx.alloc_signals(1).unwrap();
+        let mut world = ctx.world().unwrap();
+        // The first one has the library connect the members.
+        world.reduce(gpucomm::nvshmem::Sum, &mut dest, &source).unwrap();
+        if seat.pe == 0 {
+            world.reduce(gpucomm::nvshmem::Sum, &mut dest, &source).expect_err("PE 1 does not come");
+            let begin = Instant::now();
+            let sent = ctx.nonblocking(|scope| {
+                scope.put_signal(
+                    &dest,
+                    &source,
+                    signals.at(0),
+                    gpucomm::nvshmem::SignalOp::Set(1),
+                    gpucomm::nvshmem::Pe(0),
+                )
+            });
+            assert!(matches!(sent, Err(Error::Timeout { .. })), "{sent:?}");
+            assert!(begin.elapsed() < limit + slower(1.0), "{:?}", begin.elapsed());
+        }
+        seat.meet();
+        // What was given up goes with the process.
+        leave(None);
+    });
+}

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gpucomm::nvshmem::{Context, Pe, Status, UniqueId};
-use gpucomm::{Backend, Error};
+use gpucomm::{Backend, Error, Stream};
 
-use crate::support::{SIZES, Seat, as_pes, errors, with_context};
+use crate::support::{SIZES, Seat, as_pes, as_pes_with, errors, with_context};
 
 #[test]
 fn it_says_what_it_is() {
@@ -193,4 +193,39 @@ fn after_an_id_that_could_not_be_made_there_is_nothing() {
             errors::names(&error, &["could not be made"]);
         }
     });
+}
+
+/// The other PEs learn nothing of a start that cannot be, and wait for the next one.
+#[test]
+fn a_start_within_a_capture_is_refused_before_the_others_learn_of_it() {
+    as_pes(&[2], |seat| {
+        if seat.pe == 0 {
+            let stream = Stream::new(seat.device).unwrap();
+            let error = stream.capture(|_| seat.start().map(drop)).map(drop).expect_err("a stream is captured");
+            errors::names(&error, &["end the capture before"]);
+        }
+        seat.start().unwrap().finalize().unwrap();
+    });
+}
+
+/// With such values the library crashes, or never ends.
+#[test]
+fn variables_that_crash_the_library_are_refused() {
+    let cases = [
+        ("NVSHMEM_SYMMETRIC_SIZE", "much", "such as 64M"),
+        ("NVSHMEM_REDUCE_SCRATCH_SIZE", "-1", "such as 64M"),
+        ("NVSHMEM_CUMEM_GRANULARITY", "6M", "a power of two"),
+        ("NVSHMEM_MAX_PEER_STREAMS", "0", "at least 1"),
+        ("NVSHMEM_BARRIER_DISSEM_KVAL", "1", "at least 2"),
+    ];
+    for (name, value, _) in cases {
+        as_pes_with(&[1], &[(name, value)], |seat| {
+            let is_set = |name: &str, value: &str| std::env::var(name).is_ok_and(|text| text == value);
+            let case = cases.into_iter().find(|(name, value, _)| is_set(name, value));
+            let (name, value, expected) = case.expect("one of the cases");
+            let error = seat.start().expect_err("it is refused");
+            assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+            errors::names(&error, &[name, value, expected]);
+        });
+    }
 }

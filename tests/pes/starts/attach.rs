@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use gpucomm::nvshmem::{Context, UniqueId};
+use gpucomm::nvshmem::{Context, Status, TeamConfig, TeamPe, UniqueId};
 use gpucomm::{Error, Stream, sys};
 
 use super::works;
@@ -104,6 +104,28 @@ fn a_second_context() {
         let second = seat.start_as(Context::builder().device(seat.device).attach()).expect_err("there is one");
         errors::names(&second, &["there is a context in this process already"]);
         works(seat, ctx);
+        finalize();
+    });
+}
+
+/// The library goes on after the context: what was dropped goes, also where it is more than one meeting takes.
+#[test]
+fn what_was_dropped_goes_with_the_context() {
+    as_pes(&[1, 2], |seat| {
+        start(seat);
+        for _ in 0..3 {
+            let ctx = attached(seat);
+            if ctx.status() == Status::LimitedMpg {
+                ctx.finalize().unwrap();
+                break;
+            }
+            let mut world = ctx.world().unwrap();
+            let config = TeamConfig::default();
+            let teams: Vec<_> = (0..30).map(|_| world.split_strided(TeamPe(0), 1, 1, &config).unwrap()).collect();
+            let buffers: Vec<_> = (0..10).map(|_| ctx.alloc::<u32>(10).unwrap()).collect();
+            drop((teams, buffers, world));
+            assert!(ctx.finalize().unwrap().is_empty());
+        }
         finalize();
     });
 }

@@ -3,7 +3,7 @@
 use gpucomm::Error;
 use gpucomm::nvshmem::{Pe, Team, TeamConfig, TeamPe};
 
-use crate::support::{as_pes, errors, with_context};
+use crate::support::{as_pes, errors, with_context, with_contexts};
 
 fn members(team: &Team<'_>) -> Vec<usize> {
     (0..team.n_pes()).map(|pe| team.world_pe(TeamPe(pe)).unwrap().0).collect()
@@ -151,6 +151,39 @@ fn on_shared_devices_there_are_none() {
             let error = result.unwrap_err();
             assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
             errors::names(&error, &["limited MPG"]);
+        }
+    });
+}
+
+/// A split that fails on one PE, or is not what the others do, counts on none: the next one of all succeeds.
+#[test]
+fn one_that_fails_counts_on_no_member() {
+    with_contexts(&[2, 3], |here| {
+        if !here.is_whole() {
+            return;
+        }
+        let mut world = here.ctx.world().unwrap();
+        let config = TeamConfig::default();
+        if here.pe() == 0 {
+            let captured = here.stream.capture(|_| world.split_strided(TeamPe(0), 1, 1, &config).map(drop));
+            let error = captured.map(drop).expect_err("this thread captures a stream");
+            errors::names(&error, &["capture"]);
+        }
+        let split = match here.pe() {
+            0 => world.split_strided(TeamPe(0), 1, 1, &config).map(drop),
+            _ => here.ctx.reclaim(),
+        };
+        assert!(matches!(split, Err(Error::Disagreement { .. })), "{split:?}");
+        let mut team = world.split_strided(TeamPe(0), 1, 2, &config).unwrap();
+        // In a part, whose members meet without the others, a capture is seen at once too.
+        if let Some(team) = team.as_mut().filter(|team| team.pe() == TeamPe(0)) {
+            let begin = std::time::Instant::now();
+            let captured = here.stream.capture(|_| team.split_strided(TeamPe(0), 1, 1, &config).map(drop));
+            captured.map(drop).expect_err("this thread captures a stream");
+            assert!(begin.elapsed() < here.seat.limit() / 2, "{:?}", begin.elapsed());
+        }
+        if let Some(team) = &mut team {
+            team.split_strided(TeamPe(0), 1, 1, &config).unwrap();
         }
     });
 }

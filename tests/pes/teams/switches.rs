@@ -55,10 +55,19 @@ fn with_fewer_blocks_there_are_more() {
 }
 
 #[test]
-fn more_blocks_than_the_library_has_room_for() {
-    run(&[("NVSHMEM_MAX_CTAS", "129")], |seat| {
-        let error = seat.start().unwrap_err();
-        assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
-        errors::names(&error, &["NVSHMEM_MAX_CTAS", "1 to 128"]);
+fn more_teams_than_the_emulator_has() {
+    run(&[("NVSHMEM_MAX_TEAMS", "1000")], |seat| {
+        assert!(matches!(seat.start().unwrap_err(), Error::Nvshmem { .. }));
     });
+}
+
+#[test]
+fn more_blocks_than_the_library_has_room_for() {
+    for blocks in ["129", "0x100", "0400", "256x", "-3", "none"] {
+        run(&[("NVSHMEM_MAX_CTAS", blocks)], |seat| {
+            let error = seat.start().unwrap_err();
+            assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+            errors::names(&error, &["NVSHMEM_MAX_CTAS", "1 to 128"]);
+        });
+    }
 }

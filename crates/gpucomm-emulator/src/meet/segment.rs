@@ -95,24 +95,31 @@ pub(crate) struct Rank {
     pub(crate) board: [AtomicU64; WORDS],
 }
 
+// The lives of ranks, as numbers that processes share.
+const ABSENT: u32 = 0;
+const JOINED: u32 = 1;
+const DESTROYED: u32 = 2;
+const ABORTED: u32 = 3;
+const DEAD: u32 = 4;
+
 impl Rank {
     pub(crate) fn life(&self) -> Life {
         match self.life.load(Ordering::Acquire) {
-            0 => Life::Absent,
-            1 => Life::Joined,
-            2 => Life::Destroyed,
-            3 => Life::Aborted,
+            ABSENT => Life::Absent,
+            JOINED => Life::Joined,
+            DESTROYED => Life::Destroyed,
+            ABORTED => Life::Aborted,
             _ => Life::Dead,
         }
     }
 
     pub(crate) fn set_life(&self, life: Life) {
         let life = match life {
-            Life::Absent => 0,
-            Life::Joined => 1,
-            Life::Destroyed => 2,
-            Life::Aborted => 3,
-            Life::Dead => 4,
+            Life::Absent => ABSENT,
+            Life::Joined => JOINED,
+            Life::Destroyed => DESTROYED,
+            Life::Aborted => ABORTED,
+            Life::Dead => DEAD,
         };
         self.life.store(life, Ordering::Release);
     }
@@ -122,7 +129,8 @@ impl Rank {
         matches!(stat(self.pid.load(Ordering::Acquire)), Some((b'T' | b't', _)))
     }
 
-    /// Whether the rank is dead: its process has ended, or an injected fault has stopped it.
+    /// Whether the rank is dead: its process has ended, or an injected fault has stopped it. A rank that
+    /// left before its process ended keeps its life: it may have done all that it was waited for.
     pub(crate) fn dead(&self) -> bool {
         match self.life() {
             Life::Dead => true,
@@ -132,7 +140,8 @@ impl Rank {
                 if process_lives(pid, born) {
                     return false;
                 }
-                self.set_life(Life::Dead);
+                // It may have left between the two looks.
+                let _ = self.life.compare_exchange(JOINED, DEAD, Ordering::AcqRel, Ordering::Relaxed);
                 true
             }
         }

@@ -187,7 +187,11 @@ impl<'a, P: Party> Watch<'a, P> {
             let rank = self.segment.rank(peer);
             let life = rank.life();
             let ended = life == Life::Dead
-                || look && (life == Life::Joined || missing(peer) && life != Life::Absent) && rank.dead();
+                || look
+                    && (life == Life::Joined || missing(peer) && life != Life::Absent)
+                    && rank.dead()
+                    // One that left may have come just before that.
+                    && (rank.life() == Life::Dead || missing(peer));
             if !ended || peer == self.party.rank() {
                 continue;
             }
@@ -292,5 +296,98 @@ mod waits_tests {
         assert_eq!(waits.text().as_deref(), Some("two"));
         drop(two);
         assert_eq!(waits.text(), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meet::register;
+    use crate::meet::segment::bare::Bare;
+    use std::cell::Cell;
+
+    #[derive(Debug, Clone, Copy)]
+    struct Nothing;
+
+    impl Deed for Nothing {
+        fn numbers(&self) -> (u8, u32, [u64; 2]) {
+            (1, 0, [0; 2])
+        }
+
+        fn from_numbers(_: u8, _: u32, _: [u64; 2]) -> Option<Self> {
+            Some(Self)
+        }
+
+        fn describe(&self) -> String {
+            "nothing".to_owned()
+        }
+
+        fn idle(_: Life) -> Option<&'static str> {
+            None
+        }
+    }
+
+    /// Rank 0 of two.
+    #[derive(Debug, Default)]
+    struct First(Waits);
+
+    impl Party for First {
+        type Deed = Nothing;
+        const NAME: &'static str = "two";
+
+        fn rank(&self) -> usize {
+            0
+        }
+
+        fn size(&self) -> usize {
+            2
+        }
+
+        fn epoch(&self) -> u32 {
+            0
+        }
+
+        fn is_stopped(&self, _: u32) -> bool {
+            false
+        }
+
+        fn patience(&self) -> Option<Duration> {
+            None
+        }
+
+        fn waits(&self) -> &Waits {
+            &self.0
+        }
+
+        fn tell_of_death(&self, _: usize, _: &Nothing) {
+            unreachable!("deaths end the wait");
+        }
+    }
+
+    /// Rank 1 has reached `life`, and its process has ended. Rank 0 checks its wait once; the first `looks` times that the check
+    /// asks whether rank 1 is missing, the answer is yes.
+    fn found(life: Life, looks: u32) -> Option<Stop> {
+        let segment = register::open::<Bare>(register::create::<Bare>().unwrap()).unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        segment.rank(1).pid.store(ended.id(), Ordering::Release);
+        segment.rank(1).set_life(life);
+        let party = First::default();
+        let mut watch = Watch { dead_peer: DeadPeer::Ends, ..Watch::new(&party, &segment, Nothing, None) };
+        watch.looked = watch.looked.checked_sub(LOOK).unwrap();
+        let asked = Cell::new(0);
+        watch.check(|peer| {
+            asked.set(asked.get() + u32::from(peer == 1));
+            peer == 1 && asked.get() <= looks
+        })
+    }
+
+    #[test]
+    fn who_came_left_and_ended_between_two_looks_is_not_missed() {
+        assert!(matches!(found(Life::Joined, u32::MAX), Some(Stop::Dead(1))));
+        assert!(matches!(found(Life::Destroyed, u32::MAX), Some(Stop::Dead(1))));
+        assert!(found(Life::Destroyed, 1).is_none());
+        assert!(found(Life::Destroyed, 0).is_none());
+        assert!(found(Life::Absent, u32::MAX).is_none());
     }
 }

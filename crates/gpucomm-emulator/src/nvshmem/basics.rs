@@ -1,6 +1,7 @@
 //! How calls fail, what environment variables say, and the kinds of calls.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, CString, c_int};
+use std::os::unix::ffi::OsStrExt;
 
 use crate::report;
 use crate::sys::{NVSHMEMX_ERROR_INVALID_VALUE, cudaError};
@@ -30,29 +31,45 @@ pub(crate) fn cuda(what: &str, error: cudaError) -> Failed {
     wrong(format!("{what}: CUDA's error {}, at which NVSHMEM ends the process", error.0))
 }
 
-/// A number, and K, M, G or T behind it.
-pub(crate) fn variable_size(name: &str, otherwise: u64) -> u64 {
-    let Ok(text) = std::env::var(name) else { return otherwise };
-    let text = text.trim().trim_end_matches(['b', 'B']).trim_end_matches('i');
-    let (digits, shift) = match text.bytes().last().map(|letter| letter.to_ascii_lowercase()) {
-        Some(b'k') => (&text[..text.len() - 1], 10),
-        Some(b'm') => (&text[..text.len() - 1], 20),
-        Some(b'g') => (&text[..text.len() - 1], 30),
-        Some(b't') => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
-    digits.parse::<f64>().map_or(otherwise, |number| (number * (1u64 << shift) as f64) as u64)
+fn variable(name: &str) -> Option<CString> {
+    CString::new(std::env::var_os(name)?.as_bytes()).ok()
 }
 
-/// A number.
-pub(crate) fn variable_number<T: std::str::FromStr>(name: &str) -> Option<T> {
-    std::env::var(name).ok()?.trim().parse().ok()
+/// Reads a number, and K, M, G or T behind it. Anything else is a violation: the library stops reading its variables there, and
+/// starts with zeros for all that follow.
+pub(crate) fn variable_size(name: &str, otherwise: u64) -> u64 {
+    let Some(text) = variable(name) else { return otherwise };
+    let mut end = std::ptr::null_mut();
+    // SAFETY: it ends with a zero, and so does what is left of it.
+    let (number, left) = unsafe {
+        let number = libc::strtod(text.as_ptr(), &raw mut end);
+        (number, CStr::from_ptr(end))
+    };
+    let shift = match left.to_bytes().first().map(u8::to_ascii_lowercase) {
+        None if left.count_bytes() < text.count_bytes() => 0,
+        Some(b'k') => 10,
+        Some(b'm') => 20,
+        Some(b'g') => 30,
+        Some(b't') => 40,
+        _ => {
+            report::violation(format!(
+                "{name} is {text:?}, which is no size: NVSHMEM reads none of the variables behind it"
+            ));
+            return otherwise;
+        }
+    };
+    (number * (1u64 << shift) as f64).ceil() as u64
+}
+
+/// A number, of base 16 and 8 as well. What stands behind it is passed over, and what is none at all is 0.
+pub(crate) fn variable_number(name: &str) -> Option<i64> {
+    // SAFETY: the text ends with a zero, and `strtol` takes a null pointer for the end of the number.
+    variable(name).map(|text| unsafe { libc::strtol(text.as_ptr(), std::ptr::null_mut(), 0) })
 }
 
 /// A switch that is on; where it is not set, `otherwise`.
 pub(crate) fn variable_is_set(name: &str, otherwise: bool) -> bool {
-    let Ok(value) = std::env::var(name) else { return otherwise };
-    !matches!(value.trim_start().bytes().next(), None | Some(b'0' | b'n' | b'N' | b'f' | b'F'))
+    variable(name).map_or(otherwise, |text| !matches!(text.as_bytes().first(), Some(b'0' | b'n' | b'N' | b'f' | b'F')))
 }
 
 macro_rules! kinds {

@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::block::Block;
-use crate::cuda::devices::thread::{is_off_limits, outside_host_functions};
+use crate::cuda::devices::thread::{is_off_limits, outside_host_functions, refuse_in_child};
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::order::capture::Capture;
 use crate::cuda::order::lanes::Tracker;
@@ -113,6 +113,7 @@ impl PinnedMemory {
     /// Waits for copies, of the `shown` elements and of what lies beside them, no longer than the default timeout; then tells whether what
     /// they come from has failed.
     pub(crate) fn wait(&self, operation: &'static str, copies: Copies, shown: usize) -> Result<()> {
+        refuse_in_child(operation, "CUDA")?;
         let origins = self.lineage.origins();
         let word = match copies {
             Copies::To => "to",

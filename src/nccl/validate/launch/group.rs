@@ -5,13 +5,14 @@
 
 use smallvec::SmallVec;
 
-use super::in_process::{behind, bytes, class, contradicted, in_order, in_vain, message, passed};
 use super::messages::{collectives, is_collective_of};
-use super::over_exchange;
+use super::of_checked;
+use super::of_clique::{behind, bytes, class, contradicted, in_order, in_vain, message, passed};
 use crate::error::Result;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::ballot::Difference;
+use crate::nccl::validate::connects::Connects;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::sequence::Turn;
 use crate::nccl::wait::patience::Patience;
@@ -53,12 +54,11 @@ impl Progress<'_> {
 /// Validates the calls of a group on these communicators, whose locks are held.
 ///
 /// A thread that drives several ranks must not wait in one of them for another. So each rank goes
-/// on as far as it can, then the next. Returns whether a call is the first of its kind, so that the
-/// ranks have to meet before it.
+/// on as far as it can, then the next.
 ///
 /// # Errors
 /// Any error ends the clique.
-pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'static str) -> Result<bool> {
+pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'static str) -> Result<Connects> {
     expect(calls);
     let mut sequences: SmallVec<[Progress<'_>; 4]> = SmallVec::new();
     let mut is_checked = false;
@@ -71,7 +71,7 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
             None => is_checked |= inner.validation.over_exchange().is_some(),
         }
     }
-    let announced = if is_checked { Some(over_exchange::announce(calls, members)?) } else { None };
+    let announced = if is_checked { Some(of_checked::announce(calls, members)?) } else { None };
     let mut patience = Patience::default();
     loop {
         let (mut waits, mut moved) = (None, false);
@@ -108,16 +108,16 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
     }
     for (call, in_process) in in_clique() {
         if let Some((end, peer)) = call.kind.message() {
-            first |= message(in_process, call, end, peer)?;
+            first |= message(in_process, call, end, peer)? == Connects::Ranks;
         }
     }
     if let Some(announced) = announced {
-        over_exchange::collect(calls, members, announced, operation)?;
+        of_checked::collect(calls, members, announced, operation)?;
     }
     if members.iter().any(|inner| inner.shared_lock().is_some()) {
         group_in_order(calls, members)?;
     }
-    Ok(first)
+    Ok(Connects::if_first(first))
 }
 
 /// The calls of a group on communicators that share their resources, in the order in which

@@ -1,7 +1,7 @@
 //! Validates what is about to be launched: single calls, groups and graphs.
 
 pub(crate) mod group;
-pub(crate) mod in_process;
 pub(crate) mod messages;
-mod over_exchange;
+mod of_checked;
+pub(crate) mod of_clique;
 pub(crate) mod replay;

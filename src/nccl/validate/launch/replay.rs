@@ -3,11 +3,11 @@
 
 use smallvec::SmallVec;
 
-use super::in_process::{
+use super::messages::launched;
+use super::of_checked;
+use super::of_clique::{
     behind, contradicted, exchange, in_vain, is_too_late, messages_in_order, point_in_order, too_late,
 };
-use super::messages::launched;
-use super::over_exchange;
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::NOWHERE;
@@ -87,10 +87,10 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
     }
     for ((part, announced), agreed) in parts.iter().zip(announced).zip(&mut agreed) {
         if let Some(announced) = announced {
-            *agreed = over_exchange::wait(&members, announced, OPERATION)?;
+            *agreed = of_checked::wait(&members, announced, OPERATION)?;
         }
         let Some(in_process) = part.inner.validation.in_process() else {
-            part.pairs.iter().try_for_each(|pair| over_exchange::launched(part.inner, OPERATION, pair))?;
+            part.pairs.iter().try_for_each(|pair| of_checked::launched(part.inner, OPERATION, pair))?;
             continue;
         };
         if let Some(signature) = part.signature {
@@ -106,8 +106,8 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
 }
 
 /// Tells ranks in other processes that a graph is launched, if they compare.
-fn announce<'a>(part: &Replay<'a>) -> Result<Option<over_exchange::Announced<'a>>> {
-    part.signature.map_or(Ok(None), |signature| over_exchange::announce_replay(part.inner, &signature, part.exchanges))
+fn announce<'a>(part: &Replay<'a>) -> Result<Option<of_checked::Announced<'a>>> {
+    part.signature.map_or(Ok(None), |signature| of_checked::announce_replay(part.inner, &signature, part.exchanges))
 }
 
 /// Compares the launch of a graph that holds these messages between a rank and a peer.

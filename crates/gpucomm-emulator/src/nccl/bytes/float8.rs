@@ -143,17 +143,24 @@ mod tests {
         if bits & 0x80 == 0 { size } else { -size }
     }
 
-    /// The nearest number, found by looking at all of them; of two, the even one; none is infinite.
-    fn nearest<const FRACTION: u32>(value: f64) -> u8 {
+    /// All numbers from zero up that are finite, by their bits.
+    fn finite<const FRACTION: u32>() -> Vec<f64> {
+        (0..0x7f).map(meaning::<FRACTION>).take_while(|number| number.is_finite()).collect()
+    }
+
+    /// The nearest of these numbers, which are in order; of two, the one with even bits; none is infinite.
+    fn nearest(finite: &[f64], value: f64) -> u8 {
         if value.is_nan() {
             return 0x7f;
         }
         let sign = u8::from(value.is_sign_negative()) << 7;
-        let finite = (0..0x7fu8).filter(|bits| meaning::<FRACTION>(*bits).is_finite());
-        let largest = meaning::<FRACTION>(finite.clone().next_back().unwrap());
-        let distance = |bits: u8| (meaning::<FRACTION>(bits) - value.abs().min(largest)).abs();
-        let key = |bits: &u8| (distance(*bits), bits & 1);
-        sign | finite.min_by(|a, b| key(a).partial_cmp(&key(b)).unwrap()).unwrap()
+        let above = finite.partition_point(|number| *number < value.abs());
+        if above == finite.len() {
+            return sign | (above - 1) as u8;
+        }
+        let key = |bits: &usize| ((finite[*bits] - value.abs()).abs(), bits & 1);
+        let neighbours = above.saturating_sub(1)..=above;
+        sign | neighbours.min_by(|a, b| key(a).partial_cmp(&key(b)).unwrap()).unwrap() as u8
     }
 
     fn every_number_is_what_its_bits_mean<const FRACTION: u32>() {
@@ -166,22 +173,24 @@ mod tests {
 
     /// Every half, and what lies around it.
     fn what_is_narrowed_is_nearest<const FRACTION: u32>() {
+        let finite = finite::<FRACTION>();
         for bits in 0..=u16::MAX {
             let half = f16::from_bits(bits).to_f32();
             for number in [half, half.next_up(), half.next_down()] {
-                let want = nearest::<FRACTION>(f64::from(number));
+                let want = nearest(&finite, f64::from(number));
                 assert_eq!(Float8::<FRACTION>::narrow(number), want, "{number:e}");
             }
         }
         for number in [f32::MAX, f32::MIN, f32::from_bits(1), -f32::from_bits(1), 1e-30, f32::INFINITY, f32::NAN] {
-            assert_eq!(Float8::<FRACTION>::narrow(number), nearest::<FRACTION>(f64::from(number)), "{number:e}");
+            assert_eq!(Float8::<FRACTION>::narrow(number), nearest(&finite, f64::from(number)), "{number:e}");
         }
     }
 
     /// As the kernels do it: in half precision, and from there to eight bits.
     fn all_pairs_are_as_by_way_of_halves<const FRACTION: u32>() {
+        let finite = finite::<FRACTION>();
         // By the bits of a half.
-        let narrow: Vec<u8> = (0..=u16::MAX).map(|bits| nearest::<FRACTION>(f16::from_bits(bits).to_f64())).collect();
+        let narrow: Vec<u8> = (0..=u16::MAX).map(|bits| nearest(&finite, f16::from_bits(bits).to_f64())).collect();
         let half = |exact: f64| narrow[usize::from(f16::from_f64(exact).to_bits())];
         for (a, b) in (0..=u8::MAX).flat_map(|a| (0..=u8::MAX).map(move |b| (a, b))) {
             let [x, y] = [a, b].map(meaning::<FRACTION>);

@@ -401,7 +401,11 @@ impl Reduction {
 
 /// Where each block of elements begins, and how many it has.
 fn parts(count: usize, bytes: usize, threshold: usize, blocks: usize) -> Vec<(usize, usize)> {
-    let blocks = if bytes < threshold { 1 } else { variable_number("NVSHMEM_MAX_CTAS").unwrap_or(blocks).max(1) };
+    let blocks = if bytes < threshold {
+        1
+    } else {
+        variable_number("NVSHMEM_MAX_CTAS").map_or(blocks, |most| most.max(1) as usize)
+    };
     let each = count / blocks;
     let length = |block| if block == blocks - 1 { each + count % blocks } else { each };
     (0..blocks).map(|block| (block * each, length(block))).filter(|(_, length)| *length > 0).collect()

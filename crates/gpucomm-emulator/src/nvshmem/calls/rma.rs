@@ -28,7 +28,7 @@ pub(crate) enum Way {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transfer {
     pub(crate) way: Way,
-    /// It is over when the call is, or when the stream has passed it.
+    /// Whether it is the blocking variant: done when the call returns, or when the stream has passed it.
     pub(crate) blocks: bool,
     /// The symmetric address at the other PE, and the address at this one.
     pub(crate) remote: *mut c_void,
@@ -214,6 +214,10 @@ impl Doing for Transfer {
 
     fn act(&self, pe: &Arc<Pe>, ends: Ends, _: &Running) {
         self.perform(pe, ends);
+    }
+
+    fn is_copy(&self, pe: &Pe) -> bool {
+        self.signal.is_none() && self.is_dense() && pe.pe(self.pe).is_ok_and(|other| pe.reaches(other))
     }
 }
 

@@ -92,6 +92,10 @@ impl Doing for Turn {
     }
 
     fn act(&self, _: &Arc<Pe>, (): (), _: &Running) {}
+
+    fn is_copy(&self, _: &Pe) -> bool {
+        true
+    }
 }
 
 /// `nvshmem_signal_fetch`, which copies by the legacy default stream.

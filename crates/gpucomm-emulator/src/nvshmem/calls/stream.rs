@@ -22,16 +22,21 @@ pub(crate) trait Doing: Send + Sync + 'static {
     fn tell<'a>(&self, _kept: &'a Self::Kept, _name: &'static str, _tell: &mut dyn FnMut(Touching<'a>)) {}
 
     fn act(&self, pe: &Arc<Pe>, kept: Self::Kept, running: &Running);
+
+    /// Whether the library copies for it, by `cudaMemcpyAsync`, and launches no kernel.
+    fn is_copy(&self, _pe: &Pe) -> bool {
+        false
+    }
 }
 
 /// Where work goes that is asked for on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// There.
+    /// On that stream.
     On,
-    /// There, after what the library does beside it.
+    /// On that stream, after what the library does on its own stream.
     AfterInternal,
-    /// Beside it, where nothing waits for it.
+    /// On a stream of the library, where nothing waits for it.
     Beside,
 }
 
@@ -88,7 +93,9 @@ impl<D: Doing> Run for Going<D> {
 pub(crate) fn enqueue<D: Doing>(pe: &Arc<Pe>, (handle, place): (cudaStream_t, Place), doing: D) -> Outcome {
     let name = report::call();
     let stream = stream::find(handle).map_err(|error| cuda("the stream", error))?;
-    if stream.device.ordinal != pe.device.ordinal {
+    // A copy goes on the stream of any device, whichever is current.
+    let is_copy = doing.is_copy(pe);
+    if !is_copy && stream.device.ordinal != pe.device.ordinal {
         return Err(wrong(format!(
             "the stream is one of device {}, expected one of device {}, that of PE {}",
             stream.device.ordinal,
@@ -97,7 +104,7 @@ pub(crate) fn enqueue<D: Doing>(pe: &Arc<Pe>, (handle, place): (cudaStream_t, Pl
         )));
     }
     // The library launches kernels, for which the device of the stream has to be current.
-    if device::current_device() != pe.device.ordinal {
+    if !is_copy && device::current_device() != pe.device.ordinal {
         return Err(wrong(format!(
             "the current device is {}, expected {}, that of PE {}: CUDA refuses the launch, and the library ends the process",
             device::current_device(),

@@ -13,9 +13,8 @@ use crate::lock::Mutex;
 use crate::memory::object::Location;
 use crate::memory::symmetric;
 use crate::nvshmem::basics::Kind;
-use crate::nvshmem::basics::{Outcome, refused, wrong};
-use crate::nvshmem::state::boot::Activity;
-use crate::nvshmem::state::boot::own_part;
+use crate::nvshmem::basics::{Outcome, refused, variable_number, wrong};
+use crate::nvshmem::state::boot::{Activity, MAX_TEAMS, own_part};
 use crate::nvshmem::state::internal::Late;
 use crate::nvshmem::state::team::Group;
 use crate::settings::settings;
@@ -38,8 +37,9 @@ pub(crate) struct Pe {
     node: usize,
 }
 
-fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
-    std::env::var(name).ok()?.trim().parse().ok()
+/// How much of its device a process of MPS has, in percent.
+fn share_of_mps() -> Option<f64> {
+    std::env::var("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").ok()?.trim().parse().ok()
 }
 
 /// The configuration of a team that was made without one.
@@ -59,12 +59,15 @@ impl Pe {
         let place = symmetric::begin(heap).ok_or_else(|| failed("the symmetric heap has no memory".to_owned()))?;
         mine.heap.iter().zip(place.words()).for_each(|(slot, word)| slot.store(word, Ordering::Relaxed));
         mine.device.store(device.number(), Ordering::Relaxed);
-        let share = variable::<f64>("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").map_or(0, |share| (share * 1000.0) as u32);
+        let share = share_of_mps().map_or(0, |share| (share * 1000.0) as u32);
         mine.share.store(share, Ordering::Relaxed);
         let begin = Activity { kind: Kind::Init, team: 0, number: 0, bytes: 0 };
         let least = if settings().nvls { 64 } else { 0 };
         let most = if settings().nvshmem >= 3_05_00 { 128 } else { 32 };
-        let most = variable("NVSHMEM_MAX_TEAMS").unwrap_or(most).max(least);
+        let most = variable_number("NVSHMEM_MAX_TEAMS").unwrap_or(most).max(least).max(PREDEFINED as i64) as usize;
+        if most > MAX_TEAMS {
+            return Err(failed(format!("NVSHMEM_MAX_TEAMS is {most}: the emulator takes at most {MAX_TEAMS}")));
+        }
         let first = Group::new(0, 1, boot.me, (0..boot.size).collect());
         let turn = first.meet(boot, begin, &[], None)?;
         let others: Vec<_> = (0..boot.size).map(|pe| own_part(&boot.segment, pe)).collect();

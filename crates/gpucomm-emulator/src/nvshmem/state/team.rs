@@ -51,7 +51,7 @@ pub(crate) struct Teams {
 impl Teams {
     /// At most so many at once.
     pub(crate) fn new(most: usize) -> Self {
-        Self { all: Mutex::new(vec![None; most.clamp(PREDEFINED, MAX_TEAMS)]), copies: Mutex::default() }
+        Self { all: Mutex::new(vec![None; most]), copies: Mutex::default() }
     }
 
     /// The team behind a handle.
@@ -81,7 +81,7 @@ impl Teams {
         }
         let all = self.all.lock();
         let mut copies = self.copies.lock();
-        let more = variable_number("NVSHMEM_MAX_CTAS").unwrap_or(16).max(1) - 1;
+        let more = variable_number("NVSHMEM_MAX_CTAS").unwrap_or(16).max(1) as usize - 1;
         copies.insert(slot, more);
         all.iter().flatten().count() + copies.values().sum::<usize>() < all.len()
     }
@@ -189,7 +189,8 @@ impl Group {
             let missing = |pe: usize| meeting.missing(pe, step);
             let stop = watch.get_or_insert_with(new).check(missing);
             if stop.is_none() {
-                let dead = |&&pe: &&usize| missing(pe) && boot.segment.rank(pe).dead();
+                // In this order: who has come may leave, and its process end, between the two looks.
+                let dead = |&&pe: &&usize| boot.segment.rank(pe).dead() && missing(pe);
                 self.members.iter().filter(dead).for_each(|&pe| tell_of_death(boot, pe, &activity));
             }
             stop

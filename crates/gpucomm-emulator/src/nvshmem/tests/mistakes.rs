@@ -27,8 +27,11 @@ pub(super) const SCENES: &[(&str, Scene)] = &[
         mistake(|| _ = unsafe { nvshmem_fcollectmem(0, memory.add(1).cast(), memory.cast(), 16) });
     }),
     ("another current device", |stage| {
-        let memory = stage.words(1, 0);
+        let memory = stage.words(2, 0);
         unsafe { assert_eq!(cudaSetDevice(1), cudaError::cudaSuccess) };
+        // Copies go on.
+        assert_eq!(unsafe { nvshmem_signal_fetch(memory) }, 0);
+        unsafe { nvshmemx_putmem_on_stream(memory.add(1).cast(), memory.cast(), 8, 0, stage.stream) };
         mistake(|| unsafe { nvshmemx_signal_op_on_stream(memory, 1, NVSHMEM_SIGNAL_SET, 0, stage.stream) });
     }),
     ("an element in a capture", |stage| {

@@ -1,7 +1,7 @@
-//! What is told of requests and of the world to who listens by the crate `tracing`, with the feature of that name.
+//! Events of requests and of the world for the crate `tracing`, with the feature of that name.
 
 #[cfg(feature = "tracing")]
-mod listened {
+mod events {
     use crate::error::Error;
     use crate::world::guarded::guarded;
     use crate::world::task::Meta;
@@ -55,7 +55,7 @@ mod listened {
 }
 
 #[cfg(not(feature = "tracing"))]
-mod listened {
+mod events {
     use crate::error::Error;
     use crate::world::task::Meta;
 
@@ -78,4 +78,4 @@ mod listened {
     pub(in crate::world) fn closed(_: u64) {}
 }
 
-pub(super) use listened::*;
+pub(super) use events::*;

@@ -1,18 +1,19 @@
-//! Waiting in vain: for a rank of the clique that has left, and comes to nothing more.
+//! Finds waits for ranks of the clique that have left and take part in nothing more.
 //!
-//! What it had come to before is done first; all else ends the clique, as calls do that do not belong together. That is found by
-//! who waits, in a call or for the device, and where a rank has closed its communicator also by who leaves, and by the watchdog.
+//! Operations that such a rank has issued before are done. Any other wait for it ends the clique, like calls that do not match.
+//! The thread that waits finds this, in a call or for the device. If a rank has closed its communicator, the rank that leaves
+//! and the watchdog find it too.
 
 use std::ops::RangeInclusive;
 
-use super::pending;
+use super::explanation;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::KEPT;
 use crate::nccl::validate::ballot::Verdict;
-use crate::nccl::validate::departure::{self, Departure};
 use crate::nccl::validate::in_process::InProcess;
+use crate::nccl::validate::presence::{self, Departure};
 
 /// The operation of an error that is told to waits, each of which has a name of its own.
 const WAIT: &str = "wait";
@@ -21,7 +22,7 @@ const WAIT: &str = "wait";
 #[cold]
 pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error> {
     let absent = inner.validation.in_process()?.ledger.meeting().missing(inner.rank);
-    in_vain(inner, operation, pending::launch(inner), |rank, _| absent.contains(&rank))
+    in_vain(inner, operation, explanation::launch(inner), |rank, _| absent.contains(&rank))
 }
 
 /// Why `inner` waits in vain for other ranks in a call of `operation` that is captured.
@@ -89,11 +90,11 @@ fn in_vain(
         return None;
     }
     numbers.filter_map(|number| inner.recent.get(number)).find_map(|record| {
-        let missing = pending::missing(in_process, inner.rank, &record);
+        let missing = explanation::missing(in_process, inner.rank, &record);
         // Ending the clique would lose operations that this rank has issued and that are still running.
         let (rank, how) =
             *gone.iter().find(|(rank, how)| missing.contains(rank) && is_through(inner, in_process, *rank, *how))?;
-        let expected = pending::describe(inner.rank, &record);
+        let expected = explanation::describe(inner.rank, &record);
         Some(left(in_process, inner, (rank, how), expected).error(operation))
     })
 }
@@ -102,7 +103,7 @@ fn in_vain(
 pub(crate) fn is_missed(inner: &Inner) -> bool {
     let misses = |in_process| {
         let records = all(inner).filter_map(|number| inner.recent.get(number));
-        records.into_iter().any(|record| !pending::missing(in_process, inner.rank, &record).is_empty())
+        records.into_iter().any(|record| !explanation::missing(in_process, inner.rank, &record).is_empty())
     };
     inner.validation.in_process().is_some_and(misses)
 }
@@ -152,6 +153,6 @@ fn left<'p>(
     expected: String,
 ) -> &'p Verdict {
     let ledger = &in_process.ledger;
-    let how = departure::gone(rank, how, ledger.collectives().passed(rank), ledger.last_of(rank));
+    let how = presence::gone(rank, how, ledger.collectives().passed(rank), ledger.last_of(rank));
     ledger.decide(Verdict::departed(rank, inner.rank, expected, how))
 }

@@ -1,4 +1,4 @@
-//! What a rank has on its device, and the thread that looks how far it is.
+//! Polls the requests that a rank has enqueued on its device, and answers those that are done.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,27 +15,27 @@ use crate::world::guarded::guarded;
 use crate::world::task::Task;
 use crate::world::why::Reason;
 
-/// How long a thread sleeps that is told when there is something to see.
+/// How long the thread sleeps at most while it waits for a signal.
 const NOW_AND_THEN: Duration = Duration::from_millis(20);
 
-/// How long the thread that looks leaves it to the thread of the rank, until it sees whether that still does.
+/// How long this thread leaves polling to the thread of the rank before it checks that the other still polls.
 const ATTENDED: Duration = Duration::from_millis(1);
 
-/// How long after a failure the device may still be at it, until the answer is given in any case.
+/// How long the device may still work on a request after a failure, until it is answered in any case.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const NOT_DONE: &str = "the device is not done with it";
 
-/// One request of them.
+/// A request that the device works on.
 pub(in crate::world) struct Watch {
     pub(super) task: Arc<dyn Task>,
     pub(super) event: Event,
-    /// The stream, and where it stands when this is done.
+    /// The stream, and its position when the request is done.
     end: (Stream, u64),
     look: Look,
-    /// Which one of those of its rank it is.
+    /// Its number among the requests of its rank.
     number: u64,
-    /// Since when it is too late, and what that is.
+    /// When its deadline was found to have passed, and the error of that.
     late: Option<(Instant, Error)>,
 }
 
@@ -45,7 +45,7 @@ enum Look {
 }
 
 impl Watch {
-    /// `number` grows from one to the next.
+    /// `number` grows from one request to the next.
     pub(super) fn new(task: Arc<dyn Task>, event: Event, end: (Stream, u64), number: u64) -> Self {
         Self { task, event, end, look: Look::Every(Duration::ZERO), number, late: None }
     }
@@ -61,38 +61,38 @@ impl Watch {
     }
 }
 
-/// Who is told that the communicator has failed, or its work is late.
+/// Called with the error when the communicator has failed, or its work is late.
 pub(in crate::world) type Alarm = Box<dyn Fn(&Error) + Send + Sync>;
 
-/// What a rank has on its device.
-pub(in crate::world) struct Looks {
+/// The requests of one rank that its device works on.
+pub(in crate::world) struct Poller {
     list: Mutex<List>,
     changed: Condvar,
-    /// How many are not answered.
+    /// How many requests are not answered.
     left: AtomicUsize,
-    /// How many there were.
+    /// How many requests there were.
     made: AtomicU64,
-    /// What was handed to completions, whoever has it now.
+    /// Requests that were handed to completions, also those that completions have handed on.
     out: Mutex<VecDeque<Weak<dyn Task>>>,
-    /// Another number for each look of the thread of the rank, which has nothing else to do; zero where it does not look. Two threads that ask in turn make
-    /// the driver's calls slower, those that enqueue above all.
+    /// Changes each time the thread of the rank polls, when it has nothing else to do; zero while it does not poll. Two threads
+    /// that poll in turn make the driver's calls slower, above all those that enqueue.
     attended: AtomicU64,
-    /// Nobody waits for the device any more, and why.
+    /// Why no request waits for the device any more, if that is so.
     given_up: OnceLock<Error>,
-    /// Events that are used again.
+    /// Events for reuse.
     events: Mutex<Vec<Event>>,
-    /// What is told of failures.
+    /// Called with failures.
     alarm: Alarm,
-    /// Of the communicator: it knows for whom the rank waits.
+    /// The aborter of the communicator, which knows for which rank this one waits.
     knows: Aborter,
 }
 
 #[derive(Default)]
 struct List {
-    /// In the order in which the stream has them, whoever has held one back or looks at it.
+    /// In the order of the stream, also if a completion has kept one for a while.
     watches: VecDeque<Watch>,
     closed: bool,
-    /// Somebody has rung.
+    /// A bell was rung.
     rung: bool,
 }
 
@@ -103,13 +103,13 @@ impl List {
     }
 }
 
-impl fmt::Debug for Looks {
+impl fmt::Debug for Poller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Looks").field("left", &self.left()).finish_non_exhaustive()
+        f.debug_struct("Poller").field("left", &self.left()).finish_non_exhaustive()
     }
 }
 
-impl Looks {
+impl Poller {
     pub(in crate::world) fn new(knows: Aborter, alarm: Alarm) -> Arc<Self> {
         Arc::new(Self {
             list: Mutex::default(),
@@ -129,7 +129,7 @@ impl Looks {
         self.list.lock()
     }
 
-    /// How many requests are on the device, or were not answered yet.
+    /// Returns how many requests are on the device or not answered yet.
     pub(in crate::world) fn left(&self) -> usize {
         self.left.load(Ordering::Acquire)
     }
@@ -138,18 +138,18 @@ impl Looks {
         self.out.lock()
     }
 
-    /// One more will come.
+    /// Announces one more request.
     pub(in crate::world) fn expect(&self, task: &Arc<dyn Task>) {
         self.left.fetch_add(1, Ordering::AcqRel);
         let mut out = self.out();
-        // They are done in this order, but for what a completion holds back.
+        // Requests are done in this order, except those that a completion keeps.
         while out.front().is_some_and(|first| first.upgrade().is_none_or(|first| first.is_answered())) {
             out.pop_front();
         }
         out.push_back(Arc::downgrade(task));
     }
 
-    /// The error of one that was not done in time, whoever has it.
+    /// Returns the error of a request that was not done in time, also if a completion has it.
     pub(in crate::world) fn late(&self) -> Option<Error> {
         let mut out = self.out();
         out.retain(|task| task.strong_count() > 0);
@@ -157,12 +157,12 @@ impl Looks {
         out.iter().filter_map(Weak::upgrade).find(late).map(|task| self.too_late(&task, NOT_DONE))
     }
 
-    /// The error of one that is not done in time: for whom the rank waits, if that is known, or else `what`.
+    /// Returns the error of a request that is not done in time. It names the rank that this one waits for, or says `what` if that is unknown.
     pub(in crate::world) fn too_late(&self, task: &Arc<dyn Task>, what: &str) -> Error {
         task.meta().late_as(self.knows.waits(), what)
     }
 
-    /// Answers all, done or not.
+    /// Answers all requests, done or not.
     pub(in crate::world) fn give_up(&self, error: &Error) {
         let _ = self.given_up.set(error.clone());
         let out = std::mem::take(&mut *self.out());
@@ -177,12 +177,12 @@ impl Looks {
         self.wake();
     }
 
-    /// Which one the next is.
+    /// Returns the number of the next request.
     pub(super) fn number(&self) -> u64 {
         self.made.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// An event that nobody uses.
+    /// Returns an event that is not in use.
     pub(in crate::world) fn event(&self) -> Option<Event> {
         self.events.lock().pop()
     }
@@ -202,7 +202,7 @@ impl Looks {
         self.changed.notify_one();
     }
 
-    /// Nothing more comes: the thread ends when all is answered.
+    /// Ends the thread once all requests are answered. No more may follow.
     pub(in crate::world) fn close(&self) {
         self.attended.store(0, Ordering::Relaxed);
         self.list().closed = true;
@@ -213,14 +213,14 @@ impl Looks {
         let Watch { task, event, late, end: (stream, position), .. } = watch;
         let result = match (result, late) {
             (Err(_), Some((_, late))) => Err(late),
-            // It was ended for that, by who saw it first.
+            // The communicator was ended because of this, by the thread that noticed it first.
             (Err(Error::Aborted { .. }), None) if task.meta().deadline.expired() => Err(task.meta().late(NOT_DONE)),
             (result, _) => result,
         };
         if let Err(error) = &result {
             (self.alarm)(error);
         } else {
-            // Who gets the buffers back, and uses them, does not wait for what the stream was given since.
+            // Later uses of the buffers then wait for this request only, not for what the stream was given since.
             stream.in_flight().see(position);
             self.events.lock().push(event);
         }
@@ -228,14 +228,14 @@ impl Looks {
         self.left.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// One that nobody can look at.
+    /// Takes a request for which no event could be recorded, so that it cannot be polled.
     pub(in crate::world) fn failed(&self, task: &Arc<dyn Task>, error: Error) {
         (self.alarm)(&error);
         task.finish(Err(error));
         self.left.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Looks at one: gives it back where it goes on.
+    /// Polls a request once. Returns it if it is not done.
     fn look(&self, mut watch: Watch) -> Option<Watch> {
         match watch.event.query() {
             Ok(true) => self.answer(watch, Ok(())),
@@ -264,7 +264,7 @@ impl Looks {
         None
     }
 
-    /// Waits for one on this thread.
+    /// Waits on this thread until a request is done.
     pub(super) fn wait_for(&self, watch: Watch) {
         let deadline = Deadline::after(Duration::MAX);
         let mut watch = Some(watch);
@@ -275,13 +275,13 @@ impl Looks {
         debug_assert!(waited.is_ok());
     }
 
-    /// The thread of the rank has nothing else to do from now on but to look.
+    /// Called by the thread of the rank when it begins to poll, as it has nothing else to do.
     pub(in crate::world) fn attend(&self) {
         let number = self.attended.load(Ordering::Relaxed) + 1;
         self.attended.store(number, Ordering::Relaxed);
     }
 
-    /// A look of the thread of the rank, which spins: whether the first is done. What waits for a bell is left to the other thread.
+    /// Polls the first request once, on the thread of the rank while it spins. Requests that wait for a bell are left to the other thread.
     pub(in crate::world) fn glance(&self) {
         if self.left() == 0 {
             return;
@@ -300,7 +300,7 @@ impl Looks {
         }
     }
 
-    /// The other thread looks from now on.
+    /// Called by the thread of the rank when it polls no more.
     pub(in crate::world) fn leave(&self) {
         if self.attended.swap(0, Ordering::Relaxed) != 0 {
             drop(self.list());
@@ -308,13 +308,13 @@ impl Looks {
         }
     }
 
-    /// Whether the thread of the rank has looked since this was asked last.
+    /// Returns true if the thread of the rank has polled since the last call.
     fn is_attended(&self, seen: &mut u64) -> bool {
         let now = self.attended.load(Ordering::Relaxed);
         now != 0 && std::mem::replace(seen, now) != now
     }
 
-    /// What the thread does, until it is closed and all is answered.
+    /// Runs the thread, until this is closed and all requests are answered.
     pub(in crate::world) fn run(&self) {
         let mut seen = 0;
         loop {
@@ -324,27 +324,27 @@ impl Looks {
                 continue;
             }
             let Some(watch) = list.watches.pop_front() else {
-                // What others keep is answered, where this has given up.
+                // If the generation was given up, requests that completions keep are answered here.
                 if list.closed && (self.left() == 0 || self.given_up.get().is_some()) {
                     return;
                 }
-                // What others watch is answered by them.
+                // Completions answer the requests that they keep.
                 drop(self.changed.wait_timeout(list, NOW_AND_THEN));
                 continue;
             };
             list.rung = false;
             drop(list);
-            // The others come after it on the same stream.
+            // The other requests come after it on the same stream.
             if let Some(watch) = guarded(|| self.look(watch)).flatten() {
                 self.sleep(watch);
             }
         }
     }
 
-    /// Sleeps until it is time to look at `watch` again, which was the first.
+    /// Sleeps until it is time to poll `watch`, the first request, again.
     fn sleep(&self, watch: Watch) {
         let pause = match &watch.look {
-            // However seldom it is to look, deadlines are kept.
+            // Deadlines are kept also with a long interval.
             Look::Every(interval) => (*interval).min(NOW_AND_THEN),
             Look::Rung(rung) if rung.load(Ordering::Acquire) => Duration::from_micros(10),
             Look::Rung(_) => NOW_AND_THEN,

@@ -1,8 +1,8 @@
-//! What a rank waits for, in words, for errors: which operation, and in a clique, who has not come to it, and which operations of
-//! others have no other end.
+//! Explains in errors what a rank waits for: the operation, and in a clique also the ranks that have not come to it, and the
+//! messages of other ranks that have no other end.
 //!
-//! No lock is taken here: what the ranks have written down of their last operations is compared with how far the ledger says
-//! that each has come. So it may be a little old, and never makes anybody wait.
+//! Takes no lock: it compares the records of the last operations of each rank with the counts of the ledger. So an explanation
+//! may be slightly out of date, and never makes a thread wait.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ use crate::nccl::validate::operation;
 use crate::nccl::validate::pair::End;
 use crate::nccl::validate::validator::Validator;
 
-/// Of anything that an error lists, so many.
+/// The most items that an error lists.
 const MOST: usize = 4;
 
 /// What `inner` waits for whose operations after number `done`, up to number `last`, are not known to be done.

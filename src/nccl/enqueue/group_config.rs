@@ -1,4 +1,4 @@
-//! What configurations of the calls of one group must have in common.
+//! Checks that the calls of one group have configurations that NCCL can combine.
 
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;

@@ -1,4 +1,4 @@
-//! Which ranks of a clique have left and come to nothing more, and which thread drives each rank.
+//! Knows which ranks of a clique have left and take part in nothing more, and which thread drives each rank.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -134,7 +134,7 @@ fn this_thread() -> u64 {
     NUMBER.get()
 }
 
-/// One program of each rank, as long as this lives.
+/// One run of a program on every rank.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     presence: &'a Presence,
@@ -149,14 +149,15 @@ impl<'a> Run<'a> {
         Self { presence, returned: presence.states.iter().map(|_| AtomicBool::new(false)).collect() }
     }
 
-    /// This thread runs the program of a rank, as long as what is returned lives.
-    pub(crate) fn here(&self) -> Here<'a> {
+    /// Marks this thread as the one that runs the program of `rank`, until the mark is dropped.
+    pub(crate) fn here(&self, rank: usize) -> Here<'a> {
+        self.presence.drive(rank);
         let this = ptr::from_ref(self.presence).addr();
         let _ = RUNNING.try_with(|running| running.borrow_mut().push(this));
         Here(self.presence)
     }
 
-    /// The program of `rank` has returned, well: one that fails ends the others by its failure.
+    /// Records that the program of `rank` has returned without an error. An error ends the other ranks in another way.
     pub(crate) fn returns(&self, rank: usize) {
         self.returns_in(&mut self.presence.programs(), rank);
     }
@@ -168,7 +169,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The thread that has made this runs the program of a rank.
+/// A mark that the thread which made it runs the program of a rank.
 #[derive(Debug)]
 pub(crate) struct Here<'a>(&'a Presence);
 
@@ -211,7 +212,7 @@ mod tests {
     fn who_has_returned_is_gone_for_those_whose_program_goes_on() {
         let presence = Presence::new(3);
         let (run, other) = (Run::begin(&presence), Run::begin(&presence));
-        let here = run.here();
+        let here = run.here(0);
         run.returns(1);
         assert_eq!(presence.departure(1), None, "it has another program");
         drop(other);
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(presence.departure(1), None, "this thread runs no program");
         drop(run);
         let run = Run::begin(&presence);
-        let _here = run.here();
+        let _here = run.here(0);
         assert_eq!(presence.departure(1), None);
     }
 

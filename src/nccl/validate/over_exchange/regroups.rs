@@ -1,5 +1,5 @@
-//! Ranks of a checked communicator that meet outside of the sequence of their collectives, to make
-//! another communicator of some of them. Ranks of a clique do so in [`regroup`](super::regroup).
+//! Lets ranks of a checked communicator meet outside of the sequence of their collectives, to make
+//! another communicator of some of them. Ranks of a clique do this in [`regroup`](crate::nccl::validate::regroup).
 //!
 //! Each rank has one note. It says with which plan the rank has come, and that it waits. The
 //! attempts of the same ranks are counted. The first rank that writes how an attempt ends decides
@@ -8,17 +8,17 @@
 
 use std::time::{Duration, Instant};
 
-use super::ballot::{HEARING, Verdict};
-use super::notes::{Decision, Ending, Leave, Note, Party, RegroupNote, decision_key};
-use super::over_exchange::{LAST, OverExchange, unreadable};
-use super::regroup::{Awaited, Place, Plan};
+use super::this_rank::{LAST, OverExchange, unreadable};
 use crate::error::{Error, Result};
 use crate::exchange::{Came, farewell};
+use crate::nccl::validate::ballot::{HEARING, Verdict};
+use crate::nccl::validate::notes::{Decision, Ending, Leave, Note, Party, RegroupNote, decision_key};
+use crate::nccl::validate::regroup::{Awaited, Place, Plan};
 
-/// The key of how those end that find no sequence to meet in.
+/// The key of the end of ranks whose communicator is suspended or revoked.
 const END: &str = "g/end";
 
-/// This rank, which has come with a plan.
+/// This rank in an attempt, with its plan.
 #[derive(Debug)]
 pub(crate) struct Arrival<'p> {
     plan: &'p Plan,
@@ -26,32 +26,32 @@ pub(crate) struct Arrival<'p> {
     attempt: u64,
     /// Whether the store has confirmed its note.
     confirmed: bool,
-    /// The ranks that it waits for, by their notes when it last read them.
+    /// The ranks for which it waits, according to the notes that it read last.
     awaited: Awaited,
-    /// Since when it is known that others do something else.
+    /// When this rank first found that others do something else.
     differs: Option<Instant>,
 }
 
 impl Arrival<'_> {
-    /// The ranks that it waits for. None are missing if only the store has not answered.
+    /// The ranks for which it waits. Empty if only the answer of the store is missing.
     pub(crate) fn awaited(&self) -> &Awaited {
         &self.awaited
     }
 }
 
-/// What has come of that so far.
+/// The state of an attempt.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// It goes on, with these.
+    /// This rank goes on together with these ranks.
     Go(Party),
     Wait,
 }
 
-/// What a rank does in place of going on.
+/// Why a rank does not take part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Does {
     Plan(Plan),
-    /// A collective, in words.
+    /// It waits in this collective.
     Round(String),
 }
 
@@ -66,7 +66,7 @@ impl Does {
 }
 
 impl OverExchange {
-    /// This rank comes with a plan that takes it, and says so as it looks first.
+    /// Begins an attempt with a plan that includes this rank. The first look tells the others.
     pub(crate) fn arrive<'p>(&self, plan: &'p Plan, place: Place) -> Arrival<'p> {
         let mut awaited = Awaited::default();
         awaited.look([], plan.others(self.rank(), self.size()).collect());
@@ -86,13 +86,13 @@ impl OverExchange {
         Ok(())
     }
 
-    /// What comes of it; waits `within` for others. Where they are active still, it is seen also
-    /// who waits in a collective in place of it.
+    /// Returns the state of the attempt. Waits up to `within` for other ranks. If the communicator is
+    /// active, a rank that waits in a collective instead is found too.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where the store does not answer in time: it may have done what it was
-    /// asked, and is asked again as this rank looks again. [`Error::Disagreement`] where a rank
-    /// does something else, or comes to nothing more; [`Error::Gone`] where one has ended.
+    /// Returns [`Error::Timeout`] if the store does not answer in time. The store may have done what it
+    /// was asked; the next look asks again. Returns [`Error::Disagreement`] if a rank does something
+    /// else or has left, and [`Error::Gone`] if one has died.
     pub(crate) fn poll(
         &self,
         operation: &'static str,
@@ -105,7 +105,7 @@ impl OverExchange {
         let others: Vec<_> = arrival.plan.others(own, self.size()).collect();
         let keys: Vec<_> = others.iter().map(|&rank| (rank, note_key(rank))).collect();
         let came = exchange.notes(&keys, within)?;
-        // After the notes: what is decided stands before anybody goes on, and leaves. Of these none comes where all goes well.
+        // Read after the notes: an end is decided before any rank goes on and leaves. If all goes well there are none of these.
         let mut keys = vec![decision_key(arrival.plan, arrival.attempt)];
         if is_active {
             keys.extend(others.iter().map(|&rank| self.round_key(rank)));
@@ -133,7 +133,7 @@ impl OverExchange {
                         others_do.push((rank, Does::Plan(plan)));
                         continue;
                     }
-                    // It is about to leave, or comes to this afterwards.
+                    // It is about to leave, or will join this attempt afterwards.
                     RegroupNote::Waits { .. } => {}
                     RegroupNote::Left(leave) => left = left.or(Some((rank, leave))),
                 },
@@ -180,12 +180,12 @@ impl OverExchange {
         if let Some(party) = self.decided(operation, arrival, bytes)? {
             return Ok(Progress::Go(party));
         }
-        // Others have given up: this rank waits on, for its own time, and for those that it has missed so far.
+        // Others have given up. This rank goes on waiting until its own deadline, for the ranks that are still missing.
         (arrival.attempt, arrival.confirmed) = (arrival.attempt + 1, false);
         Ok(Progress::Wait)
     }
 
-    /// What an attempt comes to that has ended: who goes on, or nobody.
+    /// Returns the ranks that go on after an attempt that has ended; `None` if no rank does.
     fn decided(&self, operation: &'static str, arrival: &Arrival<'_>, bytes: &[u8]) -> Result<Option<Party>> {
         let key = decision_key(arrival.plan, arrival.attempt);
         match read(operation, &key, bytes, Decision::decode)? {
@@ -199,11 +199,11 @@ impl OverExchange {
         }
     }
 
-    /// This rank waits no longer; those with whom it goes on where that was decided before.
+    /// Gives up the attempt. Returns the ranks with which this one goes on, if that was decided before.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where the store does not answer in time: nobody knows whether the others
-    /// go on. How all has ended, where it has.
+    /// Returns [`Error::Timeout`] if the store does not answer in time: it is unknown whether the other
+    /// ranks go on. Returns the cause if the communicator has ended.
     pub(crate) fn withdraw(&self, operation: &'static str, arrival: &Arrival<'_>) -> Result<Option<Party>> {
         let stands = self.first(operation, &decision_key(arrival.plan, arrival.attempt), &Decision::Again)?;
         let party = self.decided(operation, arrival, &stands)?;
@@ -223,7 +223,7 @@ impl OverExchange {
         Ok(stands.into_iter().any(|stands| stands.is_some()))
     }
 
-    /// They differ: what all report that wait for one of them.
+    /// Ends the attempt because plans differ. Returns the error that every waiting rank reports.
     fn conclude(
         &self,
         operation: &'static str,
@@ -235,7 +235,7 @@ impl OverExchange {
         let end = Ending::Disagreement(self.verdict(verdict));
         let holds = match is_active {
             true => self.end(end),
-            // Each of them has been stopped: nobody listens.
+            // Every rank has suspended or revoked the communicator, so no rank listens for its end.
             false => {
                 let stands =
                     self.exchange(operation).and_then(|all| all.leave_first(operation, END, &end.encode(), LAST));
@@ -252,7 +252,7 @@ impl OverExchange {
         self.exchange(operation)?.leave_first(operation, key, &decision.encode(), LAST)
     }
 
-    /// How a rank has left, if it has.
+    /// Returns how a rank has left, if it has.
     pub(super) fn has_left(&self, operation: &'static str, rank: usize) -> Result<Option<Leave>> {
         let key = note_key(rank);
         let came = self.exchange(operation)?.note_of_any(&key, Duration::ZERO)?;
@@ -262,23 +262,23 @@ impl OverExchange {
         })
     }
 
-    /// This rank comes to nothing more: how it has left, for who waits for it where they make
-    /// others.
+    /// Leaves a note that says how this rank has left, for ranks that wait for it to make another
+    /// communicator.
     pub(super) fn leave_regroups(&self, leave: Leave) {
         let says = RegroupNote::Left(leave).encode();
         let leave = || self.exchange("close")?.leave_note(&note_key(self.rank()), &says, LAST);
         let _ = farewell::persist(leave);
     }
 
-    /// That of what was agreed on last, in which these ranks are, in their order there.
+    /// Creates the validator of this rank in the communicator on which the ranks agreed last. `ranks` are in their new order.
     pub(crate) fn rest(&self, operation: &'static str, ranks: &[usize], part: String) -> Result<Self> {
         let name = self.attempts.last();
         Ok(Self::new(self.exchange(operation)?.named(name.as_bytes())?.subset(ranks)?, Some(part)))
     }
 }
 
-/// Who is at fault: of those that do what fewer do, the first; of equal numbers the lowest rank is
-/// right.
+/// Returns the rank at fault: the first of the minority. If both sides have the same number of ranks,
+/// the side of the lowest rank is right.
 fn judge(mut all: Vec<(usize, Does)>, own: usize) -> Verdict {
     all.sort_by_key(|(rank, _)| *rank);
     let votes = |does: &Does| all.iter().filter(|(_, other)| other == does).count();

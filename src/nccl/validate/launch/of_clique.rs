@@ -1,4 +1,4 @@
-//! Validates calls of a clique: its ranks compare in shared memory before they launch.
+//! Validates calls of a clique, whose ranks compare them in shared memory before they launch.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -8,6 +8,7 @@ use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::Record;
 use crate::nccl::validate::ballot::{Difference, Verdict};
+use crate::nccl::validate::connects::Connects;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::history::Exchange;
 use crate::nccl::validate::in_process::InProcess;
@@ -17,13 +18,13 @@ use crate::nccl::validate::pair::{End, Word};
 use crate::nccl::validate::sequence::Turn;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::validate::validator::Validator;
-use crate::nccl::wait::departure;
+use crate::nccl::wait::explanation;
+use crate::nccl::wait::left_ranks;
 use crate::nccl::wait::patience::Patience;
-use crate::nccl::wait::pending;
 
 impl Validator for InProcess {
     #[inline]
-    fn before_launch(&self, call: &Call<'_>) -> Result<bool, Failure> {
+    fn before_launch(&self, call: &Call<'_>) -> Result<Connects, Failure> {
         one(self, call).map_err(Failure::late)
     }
 
@@ -36,14 +37,14 @@ impl Validator for InProcess {
     fn on_departure(&self, inner: &Inner, end: &mut dyn FnMut(&Inner, &Error)) {
         self.ledger.presence().close(inner.rank);
         for other in inner.clique_ranks() {
-            if let Some(error) = departure::of_closed(&other) {
+            if let Some(error) = left_ranks::of_closed(&other) {
                 end(&other, &error);
             }
         }
     }
 
     fn in_vain(&self, inner: &Inner, _done: u64, last: u64) -> Option<Error> {
-        departure::on_device(inner, last)
+        left_ranks::on_device(inner, last)
     }
 
     fn explain(
@@ -53,24 +54,25 @@ impl Validator for InProcess {
         range: &dyn Fn() -> String,
         absent: &[usize],
     ) -> Option<String> {
-        pending::explain(self, inner, records, range, absent)
+        explanation::explain(self, inner, records, range, absent)
     }
 }
 
-/// Compares a call that is in no group. Returns whether it is the first of its kind.
+/// Compares a call that is in no group.
 #[inline]
-fn one(in_process: &InProcess, call: &Call<'_>) -> Result<bool> {
+fn one(in_process: &InProcess, call: &Call<'_>) -> Result<Connects> {
     if let Some((end, peer)) = call.kind.message() {
-        let is_first = message(in_process, call, end, peer)?;
+        let connects = message(in_process, call, end, peer)?;
         in_order(in_process, call)?;
-        return Ok(is_first);
+        return Ok(connects);
     }
     let signature = call.signature(1);
     call.agreed.set(collective(in_process, call.comm, call.operation, &signature)?);
     in_order(in_process, call)?;
     passed(in_process, call)?;
     let history = in_process.ledger.history(call.comm.rank);
-    Ok(call.count > 0 && call.comm.size > 1 && !history.knows_class(signature.class(bytes(call))))
+    let is_first = call.count > 0 && call.comm.size > 1 && !history.knows_class(signature.class(bytes(call)));
+    Ok(Connects::if_first(is_first))
 }
 
 /// Compares a collective, or a point, that is in no group. Returns its number in the sequence.
@@ -191,13 +193,13 @@ pub(crate) fn bytes(call: &Call<'_>) -> u64 {
     if call.kind.is_exchange() { 0 } else { (call.count * call.element.size()) as u64 }
 }
 
-/// Compares a message. Returns whether it is the first of this rank to this peer, or from it.
+/// Compares a message.
 #[inline]
-pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: usize) -> Result<bool> {
+pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: usize) -> Result<Connects> {
     let rank = call.comm.rank;
     if peer == rank {
         // Both ends are in this group, which was looked at before.
-        return Ok(false);
+        return Ok(Connects::Nothing);
     }
     let history = in_process.ledger.history(rank);
     let message = message_of(call, history, end, peer);
@@ -207,7 +209,7 @@ pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: u
         }
         Ok(met) => {
             call.agreed.set(met.number);
-            Ok(call.count > 0 && !history.knows_peer(peer, end))
+            Ok(Connects::if_first(call.count > 0 && !history.knows_peer(peer, end)))
         }
         Err(theirs) => Err(in_process.ledger.settle_message((rank, end), peer, theirs, message).error(call.operation)),
     }
@@ -255,14 +257,14 @@ pub(crate) fn class(call: &Call<'_>, count: usize, all: u64) -> u64 {
 
 /// Finds ranks that wait in vain for others to come to what they have issued long ago.
 pub(crate) fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
-    move |inner| departure::far_behind(inner, operation)
+    move |inner| left_ranks::far_behind(inner, operation)
 }
 
 /// Who keeps this rank from its next collective.
 pub(super) fn behind(inner: &Inner) -> String {
     let Some(in_process) = inner.validation.in_process() else { return String::new() };
     let behind = in_process.ledger.collectives().behind(inner.rank).map(|rank| in_process.ledger.whereabouts(rank));
-    format!("rank {} is hundreds of collectives ahead; {}", inner.rank, pending::list(behind, "; "))
+    format!("rank {} is hundreds of collectives ahead; {}", inner.rank, explanation::list(behind, "; "))
 }
 
 #[cfg(test)]

@@ -13,9 +13,11 @@ use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::Record;
+use crate::nccl::validate::connects::Connects;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::history;
-use crate::nccl::validate::over_exchange::{OverExchange, Round, RoundState};
+use crate::nccl::validate::over_exchange::round::{Round, RoundState};
+use crate::nccl::validate::over_exchange::this_rank::OverExchange;
 use crate::nccl::validate::pair::End;
 use crate::nccl::validate::signature::{Numbers, Signature};
 use crate::nccl::validate::validator::Validator;
@@ -30,8 +32,8 @@ pub(super) type Announced<'a> = (&'a Inner, &'a OverExchange, Round);
 
 impl Validator for OverExchange {
     #[cold]
-    fn before_launch(&self, call: &Call<'_>) -> Result<bool, Failure> {
-        one(call, self).map(|()| false).map_err(Failure::Fatal)
+    fn before_launch(&self, call: &Call<'_>) -> Result<Connects, Failure> {
+        one(call, self).map(|()| Connects::Nothing).map_err(Failure::Fatal)
     }
 
     fn before_point(&self, inner: &Inner, operation: &'static str, signature: &Signature) -> Result<Option<u64>> {

@@ -1,0 +1,46 @@
+//! Knows whether this thread runs the closure of a group, in which other calls are refused.
+
+use std::cell::Cell;
+
+use crate::cuda::outside_of_lending;
+use crate::error::{Error, Result};
+
+thread_local! {
+    /// Whether this thread runs the closure of a group.
+    static IN_GROUP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks this thread as running the closure of a group, until the mark is dropped.
+#[derive(Debug)]
+pub(crate) struct GroupMark(());
+
+impl GroupMark {
+    /// # Errors
+    /// Returns [`Error::InvalidUsage`] if the thread runs such a closure already: groups do not nest.
+    pub(crate) fn set(operation: &'static str) -> Result<Self> {
+        outside_of_lending(operation)?;
+        if IN_GROUP.replace(true) {
+            return Err(Error::InvalidUsage { operation, reason: "groups do not nest: one is open already".into() });
+        }
+        Ok(Self(()))
+    }
+}
+
+impl Drop for GroupMark {
+    fn drop(&mut self) {
+        IN_GROUP.set(false);
+    }
+}
+
+/// Returns an error if this thread runs the closure of a group, as `operation` cannot be part of one, or code that was lent a
+/// communicator of NCCL.
+#[inline]
+pub(crate) fn outside_of_groups(operation: &'static str) -> Result<()> {
+    if IN_GROUP.get() {
+        return Err(Error::InvalidUsage {
+            operation,
+            reason: "within the closure of a group, call the methods of the group".into(),
+        });
+    }
+    outside_of_lending(operation)
+}

@@ -1,0 +1,116 @@
+//! Waits until the devices of all PEs are ready for a call in which the library waits for the whole device, or which CUDA refuses
+//! beside a capture.
+//!
+//! A PE may come later than another one, whose threads may launch work meanwhile. That work would hold up the library, which has no
+//! deadline. So each PE checks its device when all have come. One meeting lies between this check and the call; work that is launched or
+//! captured during it is not seen.
+//!
+//! If a device is not ready within the deadline of one PE, all PEs fail together, in one meeting.
+
+use std::time::Duration;
+
+use super::inner::Inner;
+use super::meeting::{Kind, Plan};
+use super::teams::TeamState;
+use super::watchdog::Awaited;
+use crate::cuda::{Busy, Device, Quiet};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+
+/// How long work under way may take without another meeting: also at most an eighth of the shortest timeout.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// How long a PE waits at most for its device until it meets the others again. They wait for it in that meeting, for a quarter of their
+/// timeout at least, so this is also at most an eighth of the shortest timeout.
+const ROUND: Duration = Duration::from_millis(500);
+
+impl Inner {
+    /// Waits until the device is idle and nothing is captured on it, before a call to which these PEs come: the library waits for the
+    /// whole device there, without a deadline. Does not see streams of others ([`Stream::from_raw`](crate::Stream::from_raw)).
+    pub(crate) fn idle(&self, operation: &'static str, awaited: &Awaited, deadline: &Deadline) -> Result<()> {
+        self.idle_all(operation, awaited, deadline, &[self.device])
+    }
+
+    /// As [`idle`](Self::idle), for several devices.
+    fn idle_all(
+        &self,
+        operation: &'static str,
+        awaited: &Awaited,
+        deadline: &Deadline,
+        devices: &[Device],
+    ) -> Result<()> {
+        let mut busy = Busy::with(devices);
+        let device = busy.device().unwrap_or(self.device);
+        let what =
+            format!("other work on {device}, all of which NVSHMEM waits for, or a capture of another thread there");
+        self.poll(operation, deadline, awaited, &what, || Ok(busy.is_over() && Quiet::can_be_kept(devices)))
+    }
+
+    /// Meets the members of `team`, or all PEs, until the work that each of them had on its `devices` when it came is done, and nothing is
+    /// captured there.
+    ///
+    /// # Errors
+    /// Returns [`Error::Timeout`] on all of them if a device of one is not ready in time, and the errors of [`Inner::meet_in`].
+    pub(crate) fn idle_together(
+        &self,
+        operation: &'static str,
+        team: Option<&TeamState>,
+        awaited: &Awaited,
+        devices: &[Device],
+        deadline: &Deadline,
+    ) -> Result<()> {
+        let ready = || self.is_ready_in_a_moment(devices);
+        let wait = |round: &Deadline| self.idle_all(operation, awaited, round, devices);
+        self.meet_ready(|| Plan::new(operation, Kind::Settle), team, deadline, ready, wait).map(drop)
+    }
+
+    /// Returns true if the work that these devices have now is done in a moment, and nothing is captured there then.
+    pub(super) fn is_ready_in_a_moment(&self, devices: &[Device]) -> bool {
+        let mut busy = Busy::with(devices);
+        let mut look = || Ok((busy.is_over() && Quiet::can_be_kept(devices)).then_some(()));
+        Deadline::after(MOMENT.min(self.shortest.time() / 8)).until(&mut look).is_ok_and(|ready| ready.is_some())
+    }
+
+    /// Meets all PEs for `plan` until nothing is captured on the device of any of them. Returns the PEs that are not able to do it.
+    ///
+    /// # Errors
+    /// As [`idle_together`](Self::idle_together).
+    pub(crate) fn meet_beside_no_capture(&self, plan: impl Fn() -> Plan, deadline: &Deadline) -> Result<Vec<usize>> {
+        let (operation, devices) = (plan().operation, [self.device]);
+        let ready = || Quiet::can_be_kept(&devices);
+        let what = "a capture of another thread";
+        let wait = |round: &Deadline| self.poll(operation, round, &Awaited::All, what, || Ok(ready()));
+        self.meet_ready(&plan, None, deadline, ready, wait)
+    }
+
+    /// Meets for `plan`, once `ready` is true on all. Until then each PE waits by `wait`, in rounds, and they meet after each round.
+    fn meet_ready(
+        &self,
+        plan: impl Fn() -> Plan,
+        team: Option<&TeamState>,
+        deadline: &Deadline,
+        ready: impl Fn() -> bool,
+        wait: impl Fn(&Deadline) -> Result<()>,
+    ) -> Result<Vec<usize>> {
+        loop {
+            let plan = Plan { busy: !ready(), last: deadline.expired(), ..plan() };
+            let said = self.answers(&plan, team)?;
+            let Some(pe) = said.busy else { return Ok(said.unable) };
+            if let Some((last, timeout)) = said.last {
+                let detail = format!(
+                    "other work on the device of PE {pe}, all of which NVSHMEM waits for, or a capture of another thread there; PE {last} waits no longer"
+                );
+                return Err(Error::Timeout { operation: plan.operation, timeout, detail });
+            }
+            let round = deadline.remaining().min(self.shortest.time() / 8).min(ROUND);
+            match wait(&Deadline::after(round)) {
+                // The others learn the result in the next meeting.
+                Ok(()) | Err(Error::Timeout { .. }) => {}
+                Err(error) => {
+                    self.lose(&error);
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
