@@ -179,7 +179,7 @@ impl Exchange {
         keys: &[(usize, String)],
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u8>>> {
-        let values = self.view.values(operation, what, keys, deadline, |rank, value| {
+        let values = self.view.values(operation, what, keys, deadline, || self.refusal(), |rank, value| {
             (value.first() != Some(&kind)).then(|| Error::Disagreement {
                 operation,
                 rank,

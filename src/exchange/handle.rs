@@ -1,5 +1,6 @@
 //! The handle of an exchange, and the keys that users set.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,16 +39,38 @@ use crate::error::{Error, Result};
 pub struct Exchange {
     pub(super) view: Arc<View>,
     timeout: Option<Duration>,
+    refusal: Option<Refusal>,
+}
+
+/// Returns an error once the caller must wait no longer.
+#[derive(Clone)]
+struct Refusal(Arc<dyn Fn() -> Option<Error> + Send + Sync>);
+
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusal").finish_non_exhaustive()
+    }
 }
 
 impl Exchange {
     pub(super) fn of(view: Arc<View>, timeout: Option<Duration>) -> Self {
-        Self { view, timeout }
+        Self { view, timeout, refusal: None }
     }
 
     /// Returns a handle of another view, with the same timeout.
     pub(super) fn with_view(&self, view: Arc<View>) -> Self {
-        Self { view, timeout: self.timeout }
+        Self { view, ..self.clone() }
+    }
+
+    /// Returns a handle whose collective calls end with an error as soon as `refusal` returns one.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn unless(&self, refusal: impl Fn() -> Option<Error> + Send + Sync + 'static) -> Self {
+        Self { refusal: Some(Refusal(Arc::new(refusal))), ..self.clone() }
+    }
+
+    /// Returns the error with which a collective call waits no longer.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        self.refusal.as_ref().and_then(|Refusal(refusal)| refusal())
     }
 
     /// The number of this rank.
@@ -78,7 +101,7 @@ impl Exchange {
     /// Returns a handle of the same exchange with another timeout: `exchange.within(Duration::from_secs(5)).barrier()`.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Self {
-        Self { view: Arc::clone(&self.view), timeout: Some(timeout) }
+        Self { timeout: Some(timeout), ..self.clone() }
     }
 
     /// The number of the store, which other stores do not have as long as this one is there.
@@ -275,7 +298,7 @@ impl Exchange {
         check_rank(operation, rank, self.size())?;
         let asked = [(rank, self.name(operation, key)?)];
         let what = format!("{key:?}");
-        Ok(self.view.values(operation, &what, &asked, &self.deadline(), |_, _| None)?.swap_remove(0))
+        Ok(self.view.values(operation, &what, &asked, &self.deadline(), || self.refusal(), |_, _| None)?.swap_remove(0))
     }
 
     /// Returns the value of a key, or `None` if it is not set. Does not wait.

@@ -88,3 +88,12 @@ pub(super) const HOST_TRANSFERS: KnownBug = KnownBug {
     place: "src/nvshmem/rma/transfer.rs",
     ..OF_NVSHMEM
 };
+
+pub(super) const HANDLE_TABLE: KnownBug = KnownBug {
+    name: "handle-table",
+    what: "over a network, the table of a heap's memory handles shrinks where it is to grow: with a symmetric heap of more than 1000 \
+           granules, NVSHMEM writes beyond it",
+    answer: Answer::Told,
+    how: "leave NVSHMEM_CUMEM_GRANULARITY as it is (512 MiB), or so large that the heap has at most 1000 granules",
+    ..OF_NVSHMEM
+};

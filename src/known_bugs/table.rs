@@ -315,6 +315,7 @@ pub const TABLE: &[KnownBug] = &[
         place: "",
     },
     nvshmem::HEAP_GROWTH,
+    nvshmem::HANDLE_TABLE,
     nvshmem::SWITCHED_INTEGERS,
     nvshmem::SWITCHED_WORDS,
     nvshmem::EARLY_SWITCHES,

@@ -199,7 +199,7 @@ impl Core {
         // Who submits meanwhile waits for this.
         let mut next = self.next.lock();
         let mut waiting = std::mem::take(&mut *next);
-        // What was submitted to as many ranks as there were is for no others: all ranks see that, in all processes.
+        // Requests were submitted to a certain number of ranks. If that changes, the ranks of all processes refuse them.
         let same = number == 1 || before == size;
         let kept = |rank: usize, waiting: &mut Next| if same { waiting.remove(&rank) } else { None };
         let mut queue_of = |rank: usize| kept(rank, &mut waiting).unwrap_or_else(|| self.new_queue());

@@ -56,7 +56,7 @@ pub struct Rank {
     terms: Arc<Terms>,
 }
 
-/// What has come of a request that was put into a queue: in which generation who waits for room is to ask again, if in one.
+/// The result of putting a request into a queue: the generation whose waiters for room must try again, if any.
 pub(super) type Put = Result<Option<Arc<Generation>>, (Reason, Error)>;
 
 impl Rank {
@@ -230,7 +230,7 @@ impl Rank {
         Shared::new(meta, request)
     }
 
-    /// Tells those whom it concerns what has come of that, which is code of users: no lock is held.
+    /// Wakes the waiters for room, or refuses the request. Runs code of users, so the caller holds no lock.
     pub(super) fn handed_in<R: Request>(&self, shared: &Arc<Shared<R>>, put: Put) -> Answer<R> {
         match put {
             Ok(None) => {}
@@ -243,7 +243,7 @@ impl Rank {
         Answer::of(shared)
     }
 
-    /// One that was refused before it was one.
+    /// Counts a request that was refused before it was made.
     pub(super) fn count_refused(&self) {
         self.terms.counters.submitted.count(self.terms.rank);
         count(&self.terms.counters.failed);

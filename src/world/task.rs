@@ -23,7 +23,7 @@ pub(super) struct Meta {
     pub(super) terms: Arc<Terms>,
 }
 
-/// Whether requests that belong together have begun, or have ended before that: all or none. A request by itself needs none.
+/// Lets requests that belong together begin together, or end together before they begin. A single request has none.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ticket(Option<Arc<OnceLock<Fate>>>);
 

@@ -1,4 +1,4 @@
-//! How a world is, and who wants to know.
+//! The health of a world, and those that watch it.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -74,7 +74,7 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
     if let Some(error) = wrong {
         return refused(ranks, requests, Reason::Refused, &error);
     }
-    // Before the lock: who has to wait for room holds up nobody. All ranks get the requests of all callers in one order.
+    // Reserve places before the lock is taken: a caller that waits for room then holds up no other. All ranks get the requests of all callers in one order.
     let operation = requests[0].operation();
     let place = |rank: &Rank| rank.place(submitted).map_err(|why| rank.why(operation, why));
     let places: Result<Vec<Place>, _> = ranks.iter().map(place).collect();

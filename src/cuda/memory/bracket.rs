@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -20,7 +21,6 @@ use crate::cuda::order::turns::{Turns, Waits};
 use crate::cuda::order::uses::Access;
 use crate::cuda::works::carry;
 use crate::cuda::works::work::Origins;
-use crate::deadline::default_timeout;
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
 
@@ -230,9 +230,14 @@ impl<'s> LentUses<'s> {
     }
 
     /// Who launches with it; see [`Turns`].
-    pub(super) fn turns(&self, operation: &'static str, stream: &Stream) -> Result<Turns<'s>> {
+    pub(super) fn turns(
+        &self,
+        operation: &'static str,
+        timeout: impl FnOnce() -> Duration,
+        stream: &Stream,
+    ) -> Result<Turns<'s>> {
         stream.turns(
-            Waits { operation, timeout: default_timeout, refusal: || None },
+            Waits { operation, timeout, refusal: || None },
             self.all.iter().map(|(used, _)| used.tracker()),
         )
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use super::bracket::{Lend, LentUses};
 use crate::cuda::devices::check::{check_left, clear};
@@ -115,7 +116,7 @@ impl Stream {
     /// then. Where `f` leaves an error behind that `cudaGetLastError` tells, it has run, and [`Cuda`](Error::Cuda) has the code: a launch by
     /// `<<<…>>>` returns none itself. Those of the driver are what its functions return.
     pub fn launch<M: Lend, R>(&self, memory: M, f: impl for<'l> FnOnce(LentStream<'l>, M::Lent<'l>) -> R) -> Result<R> {
-        self.launch_for("Stream::launch", 1, memory, f)
+        self.launch_for("Stream::launch", default_timeout, 1, memory, f)
     }
 
     /// As [`Stream::launch`], where `f` enqueues up to `launches` kernels, copies, host functions, or events that are recorded or waited for.
@@ -148,13 +149,14 @@ impl Stream {
         memory: M,
         f: impl for<'l> FnOnce(LentStream<'l>, M::Lent<'l>) -> R,
     ) -> Result<R> {
-        self.launch_for("Stream::launch_many", launches, memory, f)
+        self.launch_for("Stream::launch_many", default_timeout, launches, memory, f)
     }
 
-    /// The bracket of `operation`, which enqueues so many entries.
+    /// The bracket of `operation`, which enqueues so many entries, and waits no longer than `timeout` before.
     pub(crate) fn launch_for<M: Lend, R>(
         &self,
         operation: &'static str,
+        timeout: impl Fn() -> Duration,
         launches: usize,
         memory: M,
         f: impl for<'l> FnOnce(LentStream<'l>, M::Lent<'l>) -> R,
@@ -167,15 +169,15 @@ impl Stream {
         uses.check(operation, self)?;
         // Those who call the driver need its context bound to the thread.
         let _current = self.device().bind(operation)?;
-        let turns = {
-            let _waits = SharedDeadline::begin();
-            self.room_or_part(cost, operation, default_timeout(), || None)?;
-            uses.turns(operation, self)?
-        };
+        let waits = SharedDeadline::begin();
+        self.room_or_part(cost, operation, timeout(), || None)?;
+        let turns = uses.turns(operation, &timeout, self)?;
         let origins = uses.origins(self);
         uses.order(self)?;
         let _lends = turns.lend();
-        let _entered = gate::enter(operation, self.device(), default_timeout())?;
+        let _entered = gate::enter(operation, self.device(), timeout())?;
+        // `f` may be code of users.
+        drop(waits);
         let _noted = Noted { stream: self, cost, uses, origins, _turns: turns };
         // Not taken for one of `f`.
         clear();

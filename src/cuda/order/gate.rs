@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::cuda::devices::device::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::shared_deadline::SharedDeadline;
 
 /// How many devices have a gate of their own. If there are more, some share one.
 const GATES: usize = 64;
@@ -74,7 +75,7 @@ pub(crate) fn enter(operation: &'static str, device: Device, timeout: Duration) 
 
 #[cold]
 fn wait(operation: &'static str, device: Device, timeout: Duration) -> Result<Entered> {
-    let deadline = Deadline::after(timeout);
+    let deadline = SharedDeadline::within(timeout);
     let entered = deadline.until(|| Ok(try_enter(device)))?;
     entered.ok_or_else(|| late(operation, device, &deadline))
 }

@@ -59,12 +59,12 @@ pub(super) fn check(inner: &Inner, operation: &'static str, captures: Option<boo
     Err(Error::InvalidUsage { operation, reason: reason.to_owned() })
 }
 
-/// Others come in between, of whose streams nobody knows here.
+/// Communicators that share the resources use streams that this one does not know.
 const SHARED: &str =
     "graph_usage is One: the communicator shares its resources with others, so all operations are not in one graph";
 
-/// As [`check`], for who has the lock, which keeps it so: waits until launches of graphs that were dropped are done, for which NCCL does not
-/// wait. The ranks have not agreed on anything yet. An abort gets the lock: this then waits no longer.
+/// Does what [`check`] does, under the lock. Then waits for launches of dropped graphs, for which NCCL does not wait. The ranks have not
+/// agreed on anything yet. An abort ends this wait.
 #[cold]
 pub(crate) fn settle(inner: &Inner, operation: &'static str, captures: Option<bool>) -> Result<()> {
     check(inner, operation, captures)?;

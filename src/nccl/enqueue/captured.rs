@@ -87,7 +87,7 @@ pub(super) fn add(call: &Call<'_>) {
     }
 }
 
-/// Fails where `call` cannot be made as its communicator was made: NCCL leaves out what would keep it in order.
+/// Returns an error if the `graph_usage` of the communicator does not allow `call`: NCCL would not keep it in order.
 #[inline]
 pub(super) fn check(call: &Call<'_>) -> Result<()> {
     if call.stream.records() || call.comm.graphs.are_alone() { check_part(call) } else { Ok(()) }
@@ -104,7 +104,7 @@ fn check_part(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The same under the lock, which keeps it so; waits for what NCCL does not wait for.
+/// Checks the same again under the lock, and waits for launches of dropped graphs, for which NCCL does not wait.
 #[inline]
 pub(super) fn settle(call: &Call<'_>) -> Result<()> {
     if call.comm.graphs.are_alone() { alone::settle(call.comm, call.operation, is_part(call)) } else { Ok(()) }
@@ -117,8 +117,8 @@ fn is_part(call: &Call<'_>) -> Option<bool> {
     Some(captured.is_some_and(|captured| captured.open().iter().any(|part| part.inner.id == call.comm.id)))
 }
 
-/// Puts calls that are captured behind those before of their communicators, on whatever streams of the capture: NCCL may have been told not
-/// to. What is made together comes together.
+/// Orders captured calls behind earlier calls of their communicators, on all streams of the capture. NCCL may be configured not to do
+/// that. Calls of one group stay together.
 pub(super) fn put_in_order(calls: &[Call<'_>]) -> Result<()> {
     calls.iter().filter(|call| call.count > 0 && call.comm.graphs.are_alone()).try_for_each(|call| {
         let party = Recording::of(call.stream).and_then(Recording::known_party);

@@ -67,7 +67,7 @@ impl<'a> First<'a> {
         self.in_process.ledger.meeting().step(self.inner.rank)
     }
 
-    /// All are there. What was promised is kept by the caller.
+    /// Leaves the meeting, because all ranks have come. The caller holds the promise until its call returns.
     fn go(&self, besides: &Peers) {
         self.in_process.ledger.meeting().leave(self.inner.rank);
         let history = self.in_process.ledger.history(self.inner.rank);
@@ -135,7 +135,7 @@ fn add(exchange: Exchange, inner: &Inner, peers: &mut Peers) {
     }
 }
 
-/// What has to be connected beside what calls connect: the communicator, and the messages.
+/// Connections that a call makes only because a peer needs them: the communicator, and the messages.
 pub(crate) type Besides = SmallVec<[(u64, Peers); 1]>;
 
 /// Makes calls for connections alone, on these streams of the communicators.
@@ -247,14 +247,14 @@ fn wait<'a>(
     }
 }
 
-/// These wait no longer.
+/// Withdraws these ranks from the meeting, and their promises.
 fn leave(firsts: &[First<'_>]) {
     for First { inner, in_process, .. } in firsts {
         (0..in_process.ledger.meeting().leave(inner.rank)).for_each(|_| inner.redeem());
     }
 }
 
-/// What these ranks connect in a call for that alone.
+/// Returns the connections that these ranks make in step `event`, in a call that does nothing else.
 fn take_part<'a>(firsts: &[First<'a>], steps: &[Step], event: u64) -> SmallVec<[(&'a Inner, &'a Stream, Peers); 4]> {
     let mut parts = SmallVec::new();
     for (first, step) in firsts.iter().zip(steps) {

@@ -204,8 +204,8 @@ pub(crate) fn group(
     result
 }
 
-/// One communicator's after another's, in the order of their lineages: NCCL connects and launches them as they come first in a group, one
-/// after the other, and would wait for ranks that are at another one.
+/// Sorts by communicator, in the order of their lineages, which all ranks share. NCCL connects and launches the communicators of a group
+/// in the order in which they come first there. If ranks had different orders, they would wait for each other.
 #[inline]
 pub(super) fn in_one_order<T>(what: &mut [T], members: &[Member<'_, '_>], id: impl Fn(&T) -> u64) {
     let lineage = |one: &T| &members[place(id(one), members)].inner.local_ranks.lineage;
@@ -236,8 +236,8 @@ pub(crate) fn connect(
         .map(|(inner, stream, peers)| (*inner, beside.next().filter(|_| stream.records()).unwrap_or(stream), peers))
         .collect();
     for (inner, stream, _) in &parts {
-        // Under the lock, which an abort gets, as this then waits no longer. The other ranks wait for this call, so it is made all
-        // the same: a stream has some room left.
+        // Waits under the lock: an abort ends this wait, and takes the lock then. If the communicator has ended, the call is made
+        // nevertheless, because the other ranks wait in it, and a stream has some room left.
         let room = stream.make_room(LAUNCH, operation, inner.timeout(), || inner.refusal(operation));
         room.or_else(|error| inner.refusal(operation).map(drop).ok_or(error))?;
     }

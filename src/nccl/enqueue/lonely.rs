@@ -1,7 +1,7 @@
 //! Reductions that are to be alone in their group.
 //!
-//! NCCL shares out the channels of a communicator among the collectives of a group, and takes those of one operation and about one size for
-//! one, by whose length it chooses how to do them. So how one is added up depends on the others.
+//! NCCL divides the channels of a communicator among the collectives of a group. It merges those of one operation and similar size, and
+//! chooses the algorithm by the merged size. So the order in which one is summed depends on the others.
 
 use super::submit::inners_of;
 use crate::error::{Error, Result};

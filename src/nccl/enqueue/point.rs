@@ -10,7 +10,8 @@ use crate::nccl::rank::traced::Traced;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::validate::validator::Validator;
 
-/// `inner`, whose lock is held, comes to a point; its number in the sequence of collectives, where ranks compare.
+/// Enters a point of `inner`, whose lock the caller holds, and compares it with the other ranks. Returns its number in the sequence of
+/// collectives, or `None` if nothing is compared.
 ///
 /// # Errors
 /// What ends the communicator.

@@ -1,4 +1,4 @@
-//! Where that comes from what the calls of a group read, taken before any of their streams is ordered.
+//! Finds the operations that wrote what the calls of a group read, before any of their streams is ordered.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use crate::nccl::calls::call::Call;
 use crate::nccl::rank::works::Works;
 use crate::nccl::validate::pair::End;
 
-/// Mostly of none: calls that read nothing of other works take no place.
+/// The origins for each call that reads the results of other operations. Usually empty.
 pub(crate) struct Reads {
     /// By the places of the calls, which grow.
     some: SmallVec<[(usize, Origins); 1]>,

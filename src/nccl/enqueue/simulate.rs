@@ -1,6 +1,6 @@
 //! Groups that are not launched: NCCL says how long they may take.
 //!
-//! That is less than nothing happening. NCCL connects what the collectives need that is not connected yet, for which all ranks have to come, and
+//! A simulation launches nothing, but it has effects. NCCL connects what the collectives need that is not connected yet, for which all ranks have to come, and
 //! looks at what is registered; then it forgets the tasks. So ranks agree on what they simulate, as on what they do, and meet where it
 //! is the first of its kind. No memory is used, no stream, and no number of an operation.
 

@@ -6,7 +6,10 @@
 //! 3. lock the communicators, in the order in which all threads lock them;
 //! 4. have the ranks agree: [`Validator::before_launch`] and [`before_group`];
 //! 5. connect the ranks, if NCCL would do so within the call: [`connect`];
-//! 6. order memory, call NCCL, and record the call: [`launch`].
+//! 6. call NCCL, and record the call: [`launch`].
+//!
+//! [`one`] orders memory before step 4: if that fails, the ranks have agreed on nothing, and nothing
+//! ends. [`group`] orders it in step 6, for each part in turn.
 //!
 //! If a step after the agreement fails, the communicators end: [`failed_call`].
 

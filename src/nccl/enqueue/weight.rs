@@ -122,8 +122,8 @@ impl Weight {
     }
 }
 
-/// What calls take of the launch queues: the first call of each communicator on each of its streams stands for all of that
-/// communicator there. NCCL launches on one of the streams, and has the others wait; which one, is not asked.
+/// The launch queue entries that calls take. The first call of each communicator on each stream stands for all of its calls there. NCCL
+/// launches on one of the streams, and makes the others wait. Each stream is charged as if it were that one.
 pub(crate) type Costs<'c, 'a> = SmallVec<[(&'c Call<'a>, u64); 4]>;
 
 /// Of the calls of a group.

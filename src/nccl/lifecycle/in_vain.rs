@@ -19,7 +19,7 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 /// How long ends that are not in vain keep what was spent before them.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// What a thread has waited in vain.
+/// The time that a thread has spent in failed waits.
 #[derive(Debug, Clone, Copy)]
 struct Spent {
     /// The end of its last wait that was in vain.
@@ -80,7 +80,7 @@ pub(super) fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
     streams.filter(|stream| !stream.is_drained().unwrap_or(true)).collect()
 }
 
-/// How long somebody has waited for `stream` in vain, which has not moved since.
+/// How long a failed wait for `stream` took, if the stream has made no progress since.
 pub(super) fn waited_for(stream: &Stream) -> Duration {
     stream.given_up().map_or(Duration::ZERO, |error| error.waited())
 }

@@ -38,10 +38,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const LOOKS: Duration = Duration::from_millis(10);
 const LOOKS_AT_MOST: Duration = Duration::from_millis(500);
 
-/// How long others are kept out at most: much longer than NCCL takes to free, as a kernel that begins
-/// before that is over may hold it up, and wait for a rank that it holds up. NCCL may
-/// wait for ranks of other processes before it frees anything. Then others are kept out for all of this
-/// time: their calls have a deadline, and such a kernel has none.
+/// The longest time for which other launches are kept out while NCCL frees. A kernel that starts
+/// meanwhile can hold up NCCL, and wait for a rank that NCCL holds up. NCCL may also wait for ranks of
+/// other processes before it frees anything. Then launches wait all of this time: they have a deadline,
+/// and such a kernel has none.
 const KEEPS: Duration = Duration::from_secs(5);
 
 /// How long an abort waits for the work of others that goes on, or goes on again since something

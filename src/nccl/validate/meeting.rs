@@ -18,9 +18,8 @@
 //! goes on waiting for the rest. All that happens has a number, and a rank takes part in one after
 //! the other, so that no two wait for each other in different calls.
 //!
-//! An abort may come at any moment. So that nobody goes on whose peers will not, all that go on
-//! together are promised that they may, or none is; who was promised that goes on, whatever happens
-//! meanwhile.
+//! An abort may come at any moment. So the ranks that go on together are promised entry together, or
+//! not at all. A promised rank goes on even after an abort.
 
 use std::collections::VecDeque;
 
@@ -122,7 +121,7 @@ pub(crate) struct Meeting {
 /// The number of what happens next, in any clique.
 static NEXT: Mutex<u64> = Mutex::new(0);
 
-/// While it lives, nothing happens: for who looks at several ranks.
+/// Stops all meetings while it lives, for a consistent look at several ranks.
 pub(crate) struct Quiet(MutexGuard<'static, u64>);
 
 pub(crate) fn quiet() -> Quiet {

@@ -84,8 +84,7 @@ fn decode_type(reader: &mut Reader<'_>) -> Option<Option<Type>> {
     }
 }
 
-/// What this rank is about to do, as what others tell is read: of two types of this process that
-/// are called the same, they know one.
+/// Returns the signature as another process would read it: local types of the same name become one.
 pub(crate) fn as_read(signature: Signature) -> Signature {
     let element = operation::element(signature.head()).told();
     element.map_or(signature, |(name, size)| signature.of(Type::of_another(name, size)))
@@ -122,7 +121,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// What `error`, which has ended it on `rank`, comes to on the others.
+    /// The end that the other ranks see after `error` has ended the communicator on `rank`.
     pub(crate) fn of(rank: usize, error: &Error) -> Self {
         match error {
             Error::Disagreement { rank, peer, expected, got, departed, in_part, .. } => {

@@ -16,7 +16,7 @@ pub(crate) const SCATTER: u8 = 8;
 pub(crate) const SEND: u8 = 9;
 pub(crate) const RECV: u8 = 10;
 
-/// Those to which nobody else comes.
+/// Operations that involve no other rank.
 pub(crate) const PUT_SIGNAL: u8 = 11;
 pub(crate) const SIGNAL: u8 = 12;
 pub(crate) const WAIT_SIGNAL: u8 = 13;
@@ -48,10 +48,10 @@ pub(crate) const SPLIT: u8 = 34;
 /// A communicator gives back memory.
 pub(crate) const SUSPEND: u8 = 38;
 
-/// Others come into a communicator.
+/// A grow.
 pub(crate) const GROW: u8 = 41;
 
-/// A communicator that is suspended goes on.
+/// A resume.
 pub(crate) const RESUME: u8 = 42;
 
 /// The launch of a graph.

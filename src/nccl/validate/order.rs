@@ -19,7 +19,7 @@ pub(crate) struct Order {
     pairs: Box<[Mutex<Pair>]>,
 }
 
-/// What the one of two ranks that is ahead has issued, and the other has not.
+/// The operations that one of two ranks has issued, and the other has not.
 #[derive(Debug, Default)]
 struct Pair {
     ahead: usize,

@@ -329,7 +329,7 @@ impl Pair {
         Ok(Met { number, first })
     }
 
-    /// The entry holds neither nothing nor just what it should.
+    /// Handles an entry that is neither empty nor the expected one.
     #[cold]
     fn unusual(&self, end: End, number: u64, mine: Word) -> Result<Met, Word> {
         let (side, entry) = (self.side(end), self.entry(number));

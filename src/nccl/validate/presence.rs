@@ -88,8 +88,8 @@ impl Presence {
         self.any_closed.load(Ordering::Acquire)
     }
 
-    /// Why `rank` comes to nothing more that this thread may wait for, be it for operations of
-    /// other ranks. What it had come to before is seen by who has asked.
+    /// Returns why `rank` issues nothing more that this thread can wait for, also through operations of
+    /// other ranks. The caller then sees all that `rank` had issued before.
     pub(crate) fn departure(&self, rank: usize) -> Option<Departure> {
         if self.states[rank].closed.load(Ordering::Acquire) {
             return Some(Departure::Closed);

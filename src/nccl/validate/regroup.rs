@@ -62,7 +62,7 @@ impl Plan {
         }
     }
 
-    /// Where all come, who have come to as many collectives: that of a point among these.
+    /// The signature of a step to which all ranks come after the same number of collectives. `None` for a split or a shrink.
     pub(crate) fn signature(&self) -> Option<Signature> {
         match self {
             Self::Split | Self::Without(..) => None,

@@ -33,7 +33,7 @@ pub(crate) enum Memory {
     At { send: Place, recv: Place },
 }
 
-/// Of the number of a window: it is none, but memory that each rank has registered by itself.
+/// A bit in the number of a window: the memory is no window. Each rank registered it by itself.
 pub(crate) const REGISTERED: u64 = 1 << 63;
 
 /// Where in which window memory lies.
@@ -310,8 +310,8 @@ impl Signature {
 /// to do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Backings {
-    /// That which is read, and that which is written; of calls that are compared by one of both,
-    /// that one is both.
+    /// The backing of the memory that is read, and of that which is written. If ranks compare only one
+    /// of the two, both are that one.
     pub(crate) send: Backing,
     pub(crate) recv: Backing,
     /// Whether both begin at one byte, where NCCL looks at that before it registers.

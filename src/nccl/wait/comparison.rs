@@ -18,7 +18,7 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// `inner` waits for this, and whoever was told to before no longer.
+    /// Records that `inner` waits, and removes the record of the rank that waited before.
     pub(crate) fn waits(&mut self, inner: &Inner, what: impl FnOnce() -> String) {
         if self.last.get_or_insert_with(Instant::now).elapsed() < SOON {
             return;
@@ -31,7 +31,7 @@ impl Comparison {
         inner.issued.compares(what().into());
     }
 
-    /// The wait ends with an error, in whose dumps it stands.
+    /// Ends the wait with an error, and keeps its record for the dumps of that error.
     pub(crate) fn failed(&mut self, error: Error) -> Error {
         if let Some(told) = self.told.take() {
             told.issued.compares_in_vain();

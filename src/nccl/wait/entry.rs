@@ -1,4 +1,4 @@
-//! The way to a communicator, and waiting for another thread that is at it.
+//! Locks communicators for a call, and waits within its deadline for a thread that has the lock.
 
 use super::explanation;
 use crate::cuda;
@@ -57,7 +57,7 @@ impl Inner {
         entered.ok_or_else(|| busy(self, operation, &deadline))
     }
 
-    /// As [`Inner::enter`], for who does not wait: `None` while another thread is at it, and where the communicator has ended.
+    /// As [`Inner::enter`], without a wait. Returns `None` if another thread has the lock, or the communicator has ended.
     pub(crate) fn try_enter(&self) -> Option<(Locked<'_, Guarded>, sys::ncclComm_t)> {
         self.try_lock().filter(|_| self.is_active()).map(|guard| (guard, self.handle().raw()))
     }

@@ -16,13 +16,13 @@ use crate::nccl::validate::validator::Validator;
 /// The most items that an error lists.
 const MOST: usize = 4;
 
-/// What `inner` waits for whose operations after number `done`, up to number `last`, are not known to be done.
+/// Describes what `inner` waits for in its operations `done + 1..=last`, which are not known to be done.
 pub(crate) fn waits(inner: &Inner, done: u64, last: u64) -> Option<String> {
     let first = (done + 1).max((last + 1).saturating_sub(KEPT));
     tell(inner, "waits for", first..=last, &[])
 }
 
-/// What `inner` waits for that is about to give NCCL what it wrote down last, and meets the ranks `absent` before.
+/// Describes the meeting in which `inner` waits before it issues the operation that it recorded last. The ranks `absent` have not come.
 pub(crate) fn meets(inner: &Inner, absent: &[usize]) -> String {
     let told = tell(inner, "waits for", launch(inner), absent);
     told.unwrap_or_else(|| format!("rank {}{} waits for the others", inner.rank, of_part(inner)))
@@ -225,8 +225,8 @@ fn unmatched(in_process: &InProcess, rank: usize, record: &Record) -> String {
     }
 }
 
-/// Operations of others that have no other end: those of ranks that are `behind`, and messages to and from these and `inner`; all
-/// there are, where nobody is behind. `known` was told of.
+/// Describes operations of other ranks that nobody else has issued: those of the ranks `behind`, and messages between these and `inner`,
+/// or all if no rank is behind. Leaves out `known`.
 fn others(inner: &Inner, in_process: &InProcess, known: Option<&Record>, behind: &[usize]) -> Vec<String> {
     let mut others: Vec<_> = inner.clique_ranks().into_iter().filter(|other| other.rank != inner.rank).collect();
     others.sort_by_key(|other| !behind.contains(&other.rank));

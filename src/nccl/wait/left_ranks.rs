@@ -53,8 +53,8 @@ pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error
     in_vain(inner, operation, all(inner), |rank, _| behind.contains(&rank))
 }
 
-/// Why `inner` waits in vain for the device to come past its operation of number `last`, and so past
-/// all before, whatever their streams.
+/// Returns the error if a rank has left, and so operation `last` of `inner`, or an earlier one on any
+/// stream, cannot complete.
 #[cold]
 pub(crate) fn on_device(inner: &Inner, last: u64) -> Option<Error> {
     let first = (last + 1).saturating_sub(KEPT).max(1);
@@ -82,7 +82,7 @@ fn in_vain(
 ) -> Option<Error> {
     let in_process = inner.validation.in_process().filter(|_| inner.is_active())?;
     let presence = in_process.ledger.presence();
-    // Before it is looked how far they have come: they come no further.
+    // Read the departures before the progress: a departed rank makes no more.
     let others = (0..inner.size).filter(|rank| *rank != inner.rank);
     let gone = |rank| presence.departure(rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
     let gone: Vec<_> = others.filter_map(gone).collect();
@@ -127,7 +127,7 @@ pub(crate) fn settle(stream: &Stream) -> Result<bool> {
     // Of one that is being captured it is known only what was seen before.
     let done = stream.is_idle()? || (stream.is_captured() && stream.in_flight().places() == 0);
     if done {
-        // Who waits for what has failed is told.
+        // A wait for that work reports a failure.
         let _ = origins.judge(WAIT);
     }
     Ok(done)

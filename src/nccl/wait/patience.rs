@@ -1,4 +1,4 @@
-//! A wait for other ranks of a clique, by a thread that holds the locks of its communicators.
+//! Waits for other ranks while the thread holds the locks of its communicators.
 
 use super::comparison::Comparison;
 use crate::deadline::{Deadline, backoff};
@@ -16,7 +16,7 @@ pub(crate) struct Patience {
     report: Option<DeadlockReport>,
 }
 
-/// Looks before the time and the communicators are asked for: what another rank is writing is there after eight stores.
+/// How many rounds only spin, before the deadline and the communicators are checked. Another rank needs eight stores to write its entry.
 const GLANCES: u32 = 100;
 
 impl Patience {

@@ -36,7 +36,7 @@ impl<'m> SignalPut<'m> {
         Ok(Self { transfer, signal: SignalAt::new(inner, operation, signal, op, pe)? })
     }
 
-    /// What a bracket is lent.
+    /// Adds the memory that the launch uses.
     pub(crate) fn add_to<'s>(&'s self, uses: &mut LentUses<'s>) {
         if !self.transfer.is_empty() {
             self.transfer.add_to(uses);
@@ -70,7 +70,7 @@ impl<'m> SignalPut<'m> {
         }
     }
 
-    /// A quiet follows on the stream.
+    /// Enqueues the non-blocking form. The caller enqueues the quiet.
     pub(crate) fn enqueue_nbi(&self, stream: sys::cudaStream_t) {
         if self.transfer.is_empty() {
             return self.signal.enqueue(stream);

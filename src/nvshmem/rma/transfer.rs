@@ -19,7 +19,7 @@ use crate::sys;
 /// The memory of a put or a get.
 pub(crate) struct Transfer<'m> {
     local: Local<'m>,
-    /// What is done with that; the other thing is done at the other end.
+    /// The access to the local operand. The remote operand has the opposite one.
     access: Access,
     there: There<'m>,
 }
@@ -108,8 +108,8 @@ impl<'m> Transfer<'m> {
         inner.on_host(operation, || f(self.raw()))
     }
 
-    /// The same, where `f` may be what a transport does for streams and not for the host, at which the library ends the process: to a PE that is not near,
-    /// `far` is enqueued on the context's own stream, which is waited for.
+    /// As [`on_host`](Self::on_host), for functions that some transports have for streams only: the library ends the process if the host
+    /// calls those. If the PE is not near, enqueues `far` on the context's own stream, and waits for that.
     pub(crate) fn now(
         &self,
         inner: &Inner,

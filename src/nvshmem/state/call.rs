@@ -116,24 +116,25 @@ impl Inner {
         f: impl FnOnce(sys::cudaStream_t) -> R,
     ) -> Result<R> {
         self.check_stream(operation, stream)?;
+        let _waits = SharedDeadline::begin();
         if !stream.has_room_for(entries) {
             self.wait_for_room(operation, stream, entries)?;
         }
         // A graph that is captured on the stream must not launch after the library has ended.
         let life = OrderUse::shared(stream.records().then_some(&*self.life));
-        stream.launch_for(operation, entries, (memory, life), |stream, _| f(stream.as_raw()))
+        stream.launch_for(operation, || self.timeout, entries, (memory, life), |stream, _| f(stream.as_raw()))
     }
 
     /// Waits, no longer than the timeout, until there is room for so many entries on `stream`.
     #[cold]
     fn wait_for_room(&self, operation: &'static str, stream: &Stream, entries: usize) -> Result<()> {
-        let death = Death::default();
+        let death = Death::new(self, &Awaited::All);
         self.watchdog.during_wait(operation, self.timeout, &Awaited::All, |waiting| {
             stream.make_room_for(entries, operation, self.timeout, || death.ends(self, waiting))
         })
     }
 
-    /// The same on the context's own stream, and waits for it, no longer than the timeout.
+    /// Enqueues `f` on the context's own stream, as [`on_stream`](Self::on_stream) does, and waits for it, no longer than the timeout.
     pub(crate) fn on_own_stream<M: Lend>(
         &self,
         operation: &'static str,
@@ -154,7 +155,7 @@ impl Inner {
         })
     }
 
-    /// The same of what PEs do together, which on shared devices waits for them on this thread.
+    /// Enqueues a collective. Where PEs share devices, the library waits for the other PEs on this thread.
     pub(crate) fn together_on_stream<M: Lend, R>(
         &self,
         operation: &'static str,

@@ -1,4 +1,4 @@
-//! What was given up and could not be ended then: meetings end it when nobody uses it.
+//! Objects that were given up while they were in use. Meetings end them once nobody uses them.
 
 use std::time::{Duration, Instant};
 

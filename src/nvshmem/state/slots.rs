@@ -33,7 +33,7 @@ impl Inner {
         let world = sys::NVSHMEM_TEAM_WORLD;
         let kept = [world, sys::NVSHMEM_TEAM_SHARED, sys::NVSHMEMX_TEAM_NODE, sys::NVSHMEMX_TEAM_SAME_MYPE_NODE];
         let kept = kept.into_iter().filter(|raw| self.has_multicast(*raw)).count();
-        // Those that have a device for themselves are a team of its own.
+        // The library keeps a team of the PEs that have a device for themselves.
         let leaders = usize::from(self.has_multicast(world));
         OWN + (kept + leaders) * (copies() - 1)
     }

@@ -91,6 +91,8 @@ struct Shared {
     has_left: AtomicBool,
     /// The number of the call that waits in vain, or 0.
     in_vain: AtomicU64,
+    /// The number of the call during which a PE has ended that does not have to come to it, or 0.
+    beside: AtomicU64,
 }
 
 #[derive(Default)]
@@ -100,6 +102,8 @@ struct Now {
     waits: Option<Waits>,
     /// The PE that will not come to the call which waits in vain.
     absent: Option<Absent>,
+    /// A PE that has ended, and does not have to come to the call.
+    beside: Option<Absent>,
     /// The number of the call whose note is in the store, or 0.
     told: u64,
     /// When a call last gave up.
@@ -136,17 +140,24 @@ struct Asked {
     call: u64,
     last: Option<Instant>,
     /// The call of the question that has no answer yet, and its answer.
-    open: Option<(u64, Receiver<Option<Absent>>)>,
-    /// The PE that will not come, and how many times the thread still looks before it says so.
-    absent: Option<(Absent, u32)>,
+    open: Option<(u64, Receiver<Answer>)>,
+    /// The awaited PE that will not come.
+    absent: Option<Found>,
+    /// A PE that has ended, and does not have to come.
+    beside: Option<Found>,
 }
 
-impl Asked {
-    /// Returns the PE that will not come, once, after the call has had time to return nevertheless.
+/// What the exchange knows: an awaited PE that will not come, and another one that has ended.
+type Answer = [Option<Absent>; 2];
+
+/// A PE that has ended, and how many times the thread still looks before it says so.
+struct Found(Absent, u32);
+
+impl Found {
+    /// Returns the PE, once, after the call has had time to return nevertheless.
     fn due(&mut self) -> Option<Absent> {
-        let (absent, rest) = self.absent.as_mut()?;
-        *rest = rest.checked_sub(1)?;
-        (*rest == 0).then(|| absent.clone())
+        self.1 = self.1.checked_sub(1)?;
+        (self.1 == 0).then(|| self.0.clone())
     }
 }
 
@@ -184,13 +195,14 @@ impl Watchdog {
         start: &[u8],
         is_on: bool,
     ) -> Result<Self> {
-        let (now, note, over, in_vain, passed, has_left) = Default::default();
+        let (now, note, over, passed, has_left) = Default::default();
+        let (in_vain, beside) = Default::default();
         let exchange = exchange.filter(|exchange| place == Some((exchange.rank(), exchange.size())));
         // A single PE has no others to tell.
         let exchange = exchange.filter(|exchange| exchange.size() > 1);
         let questions = exchange.map(|exchange| Notes::new(exchange, start)).transpose()?.map(Questions::new);
         let questions = Mutex::new(questions);
-        let shared = Arc::new(Shared { now, note, over, place, questions, passed, has_left, in_vain });
+        let shared = Arc::new(Shared { now, note, over, place, questions, passed, has_left, in_vain, beside });
         let thread = is_on.then(|| Shared::watched(&shared)).transpose()?.map(Mutex::new);
         Ok(Self { shared, thread })
     }
@@ -352,11 +364,27 @@ impl Waiting<'_> {
         Some(Error::Gone { operation: self.operation, rank: pe, how })
     }
 
-    /// Returns the error with which this PE gives up the meeting `point`, once it waits in vain or its deadline has passed. The others
+    /// Returns the end of a PE that does not have to come to this call, as an error. Work of this PE's device may wait for that PE.
+    pub(super) fn beside(&self) -> Option<(usize, Error)> {
+        let shared = self.shared;
+        if shared.beside.load(Ordering::Acquire) != self.number {
+            return None;
+        }
+        let Absent { pe, how, .. } = shared.now().beside.clone()?;
+        let how = format!("{how}; a stream of {} waits for it", shared.own());
+        Some((pe, Error::Gone { operation: self.operation, rank: pe, how }))
+    }
+
+    /// Returns the error with which this PE gives up the meeting `point`, once it waits `in_vain` or its deadline has passed. The others
     /// learn of it, and none of them goes on from there. `detail` says for what it waits. Called again and again, each time after a
     /// check whether the wait is over.
-    pub(crate) fn gives_up(&self, point: Point, detail: impl Fn() -> String) -> Option<Error> {
-        let error = match self.in_vain() {
+    pub(crate) fn gives_up(
+        &self,
+        point: Point,
+        in_vain: Option<Error>,
+        detail: impl Fn() -> String,
+    ) -> Option<Error> {
+        let error = match in_vain {
             Some(error) => error,
             None if !self.deadline.get().expired() || !self.is_up.replace(true) => return None,
             None => self.deadline.get().error(self.operation, detail()),
@@ -380,6 +408,7 @@ impl Waiting<'_> {
                 self.deadline.set(Deadline::after(self.timeout));
                 self.is_up.set(false);
                 shared.in_vain.store(0, Ordering::Release);
+                shared.beside.store(0, Ordering::Release);
                 return None;
             }
             shared.leaves();
@@ -518,10 +547,13 @@ impl Shared {
             };
             if let Some(waits) = &waits {
                 if asked.call != call {
-                    asked = Asked { call, last: Some(waits.since), open: asked.open, absent: None };
+                    asked = Asked { call, last: Some(waits.since), open: asked.open, absent: None, beside: None };
                 }
-                match asked.due() {
-                    Some(absent) if waits.gives_up => self.wakes(call, absent),
+                if let Some(beside) = asked.beside.as_mut().and_then(Found::due) {
+                    self.wakes(call, beside, &self.beside, |now| &mut now.beside);
+                }
+                match asked.absent.as_mut().and_then(Found::due) {
+                    Some(absent) if waits.gives_up => self.wakes(call, absent, &self.in_vain, |now| &mut now.absent),
                     Some(absent) => self.end(call, waits, Some(absent)),
                     None if waits.since.elapsed() >= waits.timeout && !waits.gives_up => self.end(call, waits, None),
                     None => {}
@@ -540,9 +572,13 @@ impl Shared {
             if answer == Err(TryRecvError::Empty) {
                 return;
             }
-            if let (Some(waits), Ok(Some(absent)), true) = (waits, answer, *call == asked.call) {
-                let rest = waits.rest(&absent);
-                asked.absent = Some((absent, rest));
+            if let (Some(waits), Ok([absent, beside]), true) = (waits, answer, *call == asked.call) {
+                let found = |absent: Absent| {
+                    let rest = waits.rest(&absent);
+                    Found(absent, rest)
+                };
+                asked.absent = absent.map(found);
+                asked.beside = asked.beside.take().or_else(|| beside.map(found));
             }
             asked.open = None;
         }
@@ -553,6 +589,8 @@ impl Shared {
         let asks = asked.absent.is_none() && asked.last.is_none_or(|last| last.elapsed() >= ASKS);
         let awaited = waits.map(|waits| &waits.awaited).filter(|awaited| asks && !matches!(awaited, Awaited::Nobody));
         let awaited = awaited.map(|awaited| (self.others_of(awaited), matches!(awaited, Awaited::AllAtEnd)));
+        let gives_up = asked.beside.is_none() && waits.is_some_and(|waits| waits.gives_up);
+        let besides = if gives_up { self.others_of(&Awaited::All) } else { Vec::new() };
         if stale == 0 && text.is_none() && awaited.is_none() {
             return;
         }
@@ -567,17 +605,21 @@ impl Shared {
             if let Some(text) = text {
                 shared.tell(notes, call, &text);
             }
-            awaited.and_then(|(others, at_end)| notes.absent(&others, at_end))
+            let Some((others, at_end)) = awaited else { return Answer::default() };
+            let absent = notes.absent(&others, at_end);
+            let besides: Vec<_> = besides.into_iter().filter(|pe| !others.contains(pe)).collect();
+            let beside = if besides.is_empty() { None } else { notes.absent(&besides, false) };
+            [absent, beside]
         });
         asked.open = Some((call, answer));
     }
 
-    /// Makes a call give up that waits for a PE which will not come.
-    fn wakes(&self, call: u64, absent: Absent) {
+    /// Tells a call that can give up of a PE that has ended.
+    fn wakes(&self, call: u64, ended: Absent, told: &AtomicU64, absent: impl Fn(&mut Now) -> &mut Option<Absent>) {
         let mut now = self.now();
         if now.calls == call && now.waits.is_some() {
-            now.absent = Some(absent);
-            self.in_vain.store(call, Ordering::Release);
+            *absent(&mut now) = Some(ended);
+            told.store(call, Ordering::Release);
         }
     }
 
@@ -643,9 +685,8 @@ mod tests {
 
     #[test]
     fn who_does_not_come_is_said_once() {
-        let absent = Some((Absent { pe: 1, how: "has died".to_owned(), may_be_through: false }, 3));
-        let mut asked = Asked { absent, ..Asked::default() };
-        let said: Vec<bool> = (0..6).map(|_| asked.due().is_some()).collect();
+        let mut found = Found(Absent { pe: 1, how: "has died".to_owned(), may_be_through: false }, 3);
+        let said: Vec<bool> = (0..6).map(|_| found.due().is_some()).collect();
         assert_eq!(said, [false, false, true, false, false, false]);
     }
 }

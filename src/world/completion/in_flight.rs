@@ -10,7 +10,7 @@ use crate::cuda::{Event, Stream};
 use crate::error::Result;
 use crate::world::task::Task;
 
-/// A request that a stream has: who has it sees to it that it is answered when the device is done. Dropped, it is left to a thread of the rank.
+/// A request that is enqueued on a stream. Its owner answers it when the device is done. If it is dropped, a thread of the rank does.
 pub struct InFlight {
     watch: Option<Watch>,
     poller: Arc<Poller>,
