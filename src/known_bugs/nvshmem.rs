@@ -35,7 +35,7 @@ pub(super) const SWITCHED_INTEGERS: KnownBug = KnownBug {
            where it looks for the least or the greatest, and says that all is well",
     answer: Answer::Refused,
     how: "such sums, minima and maxima are errors for teams for which switches work",
-    place: "src/nvshmem/together/words.rs",
+    place: "src/nvshmem/collectives/words.rs",
     ..OF_NVSHMEM
 };
 
@@ -45,7 +45,7 @@ pub(super) const SWITCHED_WORDS: KnownBug = KnownBug {
            bytes; several blocks of a reducescatter that no switch does all begin with the first elements",
     answer: Answer::Refused,
     how: "such operands are errors; a reducescatter of a MiB or more that no switch does, too",
-    place: "src/nvshmem/together/words.rs",
+    place: "src/nvshmem/collectives/words.rs",
     ..OF_NVSHMEM
 };
 
@@ -54,7 +54,7 @@ pub(super) const EARLY_SWITCHES: KnownBug = KnownBug {
     what: "with NVLS, reduce and reducescatter read what other members have before those have come to it",
     answer: Answer::GoneAround,
     how: "a barrier of the team comes first, on the same stream",
-    place: "src/nvshmem/together/work.rs",
+    place: "src/nvshmem/collectives/work.rs",
     ..OF_NVSHMEM
 };
 
@@ -76,7 +76,7 @@ pub(super) const COPY_ENGINE_GRAPHS: KnownBug = KnownBug {
            and the root of a broadcast waits for ever where there is no NCCL",
     answer: Answer::Refused,
     how: "such captures and broadcasts are errors; without that variable, kernels do it",
-    place: "src/nvshmem/together/limits.rs",
+    place: "src/nvshmem/collectives/limits.rs",
     ..OF_NVSHMEM
 };
 

@@ -16,7 +16,7 @@ pub(crate) const MISALIGNED_WINDOWS: KnownBug = KnownBug {
     answer: Answer::GoneAround,
     how: "such a call is made so that NCCL does not take those kernels: as broadcasts in one group, or as a pre-multiplied sum with \
           factor 1. It is slower; align what is sent to 4 bytes to keep the speed of windows",
-    place: "src/nccl/making/detour.rs",
+    place: "src/nccl/c_calls/detour.rs",
 };
 
 /// The first version of [`MISALIGNED_WINDOWS`] in which one window is enough.
@@ -34,7 +34,7 @@ pub(crate) const WINDOW_AVERAGES: KnownBug = KnownBug {
     answer: Answer::GoneAround,
     how: "such a call is made as a pre-multiplied sum whose factor is one part in as many as there are ranks, which is what NCCL does \
           outside of windows",
-    place: "src/nccl/making/detour.rs",
+    place: "src/nccl/c_calls/detour.rs",
 };
 
 /// The kernel for pre-multiplied sums of one rank leaves elements out.
@@ -47,7 +47,7 @@ pub(crate) const ONE_RANK_PREMULSUM: KnownBug = KnownBug {
     what: "a pre-multiplied sum in a communicator of one rank leaves up to 31 elements at the end unwritten",
     answer: Answer::GoneAround,
     how: "the elements are given to NCCL in pieces that its kernel does whole",
-    place: "src/nccl/making/one_rank.rs",
+    place: "src/nccl/c_calls/one_rank.rs",
 };
 
 /// There is no way to the kernel for pre-multiplied sums of one rank of numbers of eight bits.

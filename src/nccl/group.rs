@@ -9,7 +9,7 @@ use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
 use super::enqueue::in_group::GroupMark;
-use super::enqueue::lonely;
+use super::enqueue::separate_reductions;
 use super::enqueue::submit;
 use super::enqueue::submit::Calls;
 use crate::cuda::{DeviceBuffer, Stream};
@@ -111,7 +111,7 @@ pub(crate) fn together<'env>(
     let mut group = Group::new();
     group.record(operation, record)?;
     group.with_calls(|calls| {
-        lonely::check_group(calls)?;
+        separate_reductions::check_group(calls)?;
         submit::all(calls)
     })
 }
@@ -242,7 +242,7 @@ impl<'a> Group<'a> {
     /// Submits the calls as one group of NCCL.
     fn submit(self) -> Result<()> {
         self.with_calls(|calls| {
-            lonely::check_group(calls)?;
+            separate_reductions::check_group(calls)?;
             submit::group(calls)
         })
     }

@@ -90,6 +90,7 @@ mod aborter;
 mod allocation;
 mod barrier;
 mod buckets;
+mod c_calls;
 mod calls;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod children;
@@ -118,7 +119,6 @@ mod invitation;
 mod lifecycle;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod local_ranks;
-mod making;
 mod memory;
 #[cfg(nccl_ge_2_29)]
 mod one_sided;

@@ -180,7 +180,7 @@ struct Spmd<'c> {
 impl<'c> Spmd<'c> {
     fn new(clique: &'c Clique, program: Program<'c>) -> Self {
         let in_process = clique.ranks().first().and_then(|first| first.inner().validation.in_process());
-        let programs = in_process.map(|in_process| Run::begin(in_process.ledger.presence()));
+        let programs = in_process.map(|in_process| Run::begin(in_process.signatures.presence()));
         Self { clique, program, scope: Scope::new(), programs, failures: Mutex::default() }
     }
 

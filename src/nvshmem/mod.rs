@@ -72,6 +72,7 @@
 //! Atomic operations by the host (`nvshmem_T_atomic_*`): the library exports them, and they do nothing but say so on stderr. Signals
 //! (set and add) are what a host can do; kernels have all of them.
 
+mod collectives;
 mod kernels;
 mod life;
 mod memory;
@@ -81,9 +82,9 @@ mod rma;
 mod state;
 mod sync;
 mod teams;
-mod together;
 mod views;
 
+pub use collectives::operation::{And, Max, Min, Operation, Or, Prod, Sum, Xor};
 #[cfg(nvshmem_ge_3_8)]
 pub use kernels::launch::LaunchShape;
 #[cfg(nvshmem_ge_3_8)]
@@ -111,6 +112,5 @@ pub use teams::config::TeamConfig;
 pub use teams::team::Team;
 #[cfg(nvshmem_ge_3_3)]
 pub use teams::unique_id::{Place, TeamUniqueId};
-pub use together::operation::{And, Max, Min, Operation, Or, Prod, Sum, Xor};
 pub use views::multicast::MulticastView;
 pub use views::peer::PeerView;

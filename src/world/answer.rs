@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::at::At;
 use super::counters::count;
+use super::failure_reason::{Failed, Reason};
 use super::forked;
 use super::guarded::caught;
 use super::park::wait_for;
@@ -17,7 +18,6 @@ use super::stage::{Ended, Outcome, Stage, State};
 use super::task::{Begun, Meta, Task, Ticket};
 use super::terms::Terms;
 use super::traced;
-use super::why::{Failed, Reason};
 use crate::callbacks;
 use crate::cuda::refuse_in_child;
 use crate::deadline::Deadline;

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use super::completion::Poller;
 use super::counters::{Counters, count};
+use super::failure_reason::{Reason, SUBMIT};
 use super::forked;
+use super::health::{Phase, Vitals};
 use super::listen;
 use super::note::Note;
 use super::options::{WhileDown, WorldOptions};
 use super::order::{self, Order};
 use super::queue::{Left, Queue};
-use super::seat::{Generation, Seat};
+use super::rank_thread::{Generation, RankThread};
 use super::traced;
-use super::vitals::{Phase, Vitals};
-use super::why::{Reason, SUBMIT};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
@@ -63,7 +63,7 @@ type Next = HashMap<usize, Arc<Queue>>;
 /// Where a request goes.
 pub(super) enum Way<'a> {
     /// To a rank.
-    Seat(Arc<Generation>, Arc<Seat>),
+    RankThread(Arc<Generation>, Arc<RankThread>),
     /// To a rank that will be, which does not begin as long as the guard is held.
     Queue(MutexGuard<'a, Next>, Arc<Queue>),
 }
@@ -146,7 +146,8 @@ impl Core {
     pub(super) fn end(&self, generation: &Generation, cause: &Error, patience: Duration) {
         let telling = self.tell_others(&Note::Failed(cause.to_string()));
         Self::refuse_queued(generation, Reason::Down, cause);
-        let communicators: Vec<_> = generation.seats.iter().filter_map(|seat| seat.communicator()).collect();
+        let communicators: Vec<_> =
+            generation.rank_threads.iter().filter_map(|rank_thread| rank_thread.communicator()).collect();
         let abort = |deadline: &Deadline| {
             drop(abort_all_within(communicators.iter().map(|comm| &**comm), &cause.to_string(), deadline));
         };
@@ -162,18 +163,18 @@ impl Core {
         wait(&deadline, &|| {
             if soon.expired() {
                 // An abort wakes no code of the user's.
-                generation.seats.iter().for_each(|seat| seat.give_up_late());
+                generation.rank_threads.iter().for_each(|rank_thread| rank_thread.give_up_late());
             }
             generation.left() > 0
         });
         if generation.left() > 0 {
             // What the device still has is freed when it is done with it; what a completion keeps is answered without it.
-            generation.seats.iter().for_each(|seat| seat.poller.give_up(&cause.later("World")));
+            generation.rank_threads.iter().for_each(|rank_thread| rank_thread.poller.give_up(&cause.later("World")));
             let soon = Deadline::after(patience.min(SOON));
-            wait(&soon, &|| generation.seats.iter().any(|seat| seat.is_busy()));
+            wait(&soon, &|| generation.rank_threads.iter().any(|rank_thread| rank_thread.is_busy()));
         }
-        for seat in &generation.seats {
-            seat.give_up(&cause.later("World"));
+        for rank_thread in &generation.rank_threads {
+            rank_thread.give_up(&cause.later("World"));
         }
         abort(&deadline);
         telling.wait(listen::TELL.min(patience));
@@ -232,7 +233,7 @@ impl Core {
         if !is_up {
             let error = refused("the world was shut down".to_owned());
             self.end(&generation, &error, patience(&error));
-            generation.seats.iter().for_each(|seat| drop(seat.take_communicator()));
+            generation.rank_threads.iter().for_each(|rank_thread| drop(rank_thread.take_communicator()));
             return Err(error);
         }
         traced::up(number, size);
@@ -266,12 +267,12 @@ impl Core {
         queues: &[(usize, Arc<Queue>)],
         alive: &Arc<AtomicBool>,
     ) -> Result<Arc<Generation>> {
-        let mut seats = Vec::with_capacity(communicators.len());
+        let mut rank_threads = Vec::with_capacity(communicators.len());
         for (communicator, (_, queue)) in communicators.into_iter().zip(queues) {
             let poller = Poller::new(communicator.aborter(), Box::new(self.alarm(number)));
-            seats.push(Arc::new(Seat::new(number, communicator, Arc::clone(queue), poller)?));
+            rank_threads.push(Arc::new(RankThread::new(number, communicator, Arc::clone(queue), poller)?));
         }
-        let (order, threads) = self.order(number, &seats, alive)?;
+        let (order, threads) = self.order(number, &rank_threads, alive)?;
         for (rank, queue) in queues {
             for lane in queue.waiting() {
                 // Who waits for room asks again when this is over.
@@ -279,9 +280,9 @@ impl Core {
             }
         }
         let queues = queues.to_vec();
-        let generation = Arc::new(Generation { number, seats, queues, order, threads, cause: OnceLock::new() });
-        for seat in &generation.seats {
-            seat.start(self.options.spin, self.alarm(number))?;
+        let generation = Arc::new(Generation { number, rank_threads, queues, order, threads, cause: OnceLock::new() });
+        for rank_thread in &generation.rank_threads {
+            rank_thread.start(self.options.spin, self.alarm(number))?;
         }
         Ok(generation)
     }
@@ -291,13 +292,18 @@ impl Core {
     }
 
     /// The order of the requests, and the threads that use the store for this generation.
-    fn order(&self, number: u64, seats: &[Arc<Seat>], alive: &Arc<AtomicBool>) -> Result<(Order, Vec<JoinHandle<()>>)> {
+    fn order(
+        &self,
+        number: u64,
+        rank_threads: &[Arc<RankThread>],
+        alive: &Arc<AtomicBool>,
+    ) -> Result<(Order, Vec<JoinHandle<()>>)> {
         let (me, alive) = (Weak::clone(&self.me), Arc::clone(alive));
         let goes_on = move || alive.load(Ordering::Acquire) && me.upgrade().is_some_and(|core| core.is_up(number));
-        match (&*self.source.lock(), seats) {
-            (Source::Far(exchange), [seat, ..]) => {
+        match (&*self.source.lock(), rank_threads) {
+            (Source::Far(exchange), [rank_thread, ..]) => {
                 let (leaves, left) = mpsc::channel();
-                let (stays, alarm) = (Arc::clone(seat), self.alarm(number));
+                let (stays, alarm) = (Arc::clone(rank_thread), self.alarm(number));
                 let leaves = move |rank, issued| {
                     leaves.send(rank).unwrap_or_default();
                     if let Some(error) = stays.leaves(rank, issued) {
@@ -308,7 +314,7 @@ impl Core {
                 if !self.options.sequenced {
                     return Ok((Order::None, vec![listens]));
                 }
-                let (order, follow) = order::follow(exchange, &seat.queue, left, goes_on, self.alarm(number))?;
+                let (order, follow) = order::follow(exchange, &rank_thread.queue, left, goes_on, self.alarm(number))?;
                 Ok((order, follow.into_iter().chain([listens]).collect()))
             }
             _ if self.options.sequenced => Ok((Order::here(), Vec::new())),
@@ -347,8 +353,8 @@ impl Core {
                 drop(next);
                 let generation = self.now().filter(|generation| generation.number == number);
                 let found = generation.and_then(|generation| {
-                    let seat = Arc::clone(generation.seat(rank)?);
-                    Some(Way::Seat(generation, seat))
+                    let rank_thread = Arc::clone(generation.rank_thread(rank)?);
+                    Some(Way::RankThread(generation, rank_thread))
                 });
                 found.ok_or_else(|| (Reason::Stale, stale(number, rank, now)))
             }

@@ -7,10 +7,10 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::completion::Poller;
+use super::failure_reason::{Reason, SUBMIT};
 use super::guarded::dropped;
 use super::lane::{Lane, NO_LANE, key_of};
 use super::task::{Meta, Task};
-use super::why::{Reason, SUBMIT};
 use crate::callbacks;
 use crate::deadline::Deadline;
 use crate::error::Error;

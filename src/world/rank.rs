@@ -8,16 +8,16 @@ use super::at::At;
 use super::completion::Completion;
 use super::core::{Core, Way};
 use super::counters::count;
+use super::failure_reason::{Reason, SUBMIT};
+use super::health::Phase;
 use super::in_order::InOrder;
 use super::lane::{LONGEST, Lane};
 use super::options::Overflow;
 use super::queue::{Place, Queue};
+use super::rank_thread::{Generation, RankThread};
 use super::request::Request;
-use super::seat::{Generation, Seat};
 use super::task::{Meta, Task, Ticket};
 use super::terms::{Terms, Watcher};
-use super::vitals::Phase;
-use super::why::{Reason, SUBMIT};
 use crate::cuda::{Device, is_forked, refuse_in_child};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ use crate::lock::MutexGuard;
 pub struct Rank {
     core: Arc<Core>,
     device: Option<Device>,
-    seat: Option<(Arc<Generation>, Arc<Seat>)>,
+    rank_thread: Option<(Arc<Generation>, Arc<RankThread>)>,
     terms: Arc<Terms>,
 }
 
@@ -62,9 +62,9 @@ pub(super) type Put = Result<Option<Arc<Generation>>, (Reason, Error)>;
 impl Rank {
     pub(super) fn new(core: &Arc<Core>, generation: u64, rank: usize, device: Option<Device>) -> Self {
         let now = core.now().filter(|now| now.number == generation);
-        let seat = now.and_then(|now| {
-            let seat = Arc::clone(now.seat(rank)?);
-            Some((now, seat))
+        let rank_thread = now.and_then(|now| {
+            let rank_thread = Arc::clone(now.rank_thread(rank)?);
+            Some((now, rank_thread))
         });
         let terms = Terms {
             rank,
@@ -75,8 +75,8 @@ impl Rank {
             waits: core.options.overflow == Overflow::Wait,
             counters: Arc::clone(&core.counters),
         };
-        let device = seat.as_ref().map(|(_, seat)| seat.device).or(device);
-        Self { core: Arc::clone(core), device, seat, terms: Arc::new(terms) }
+        let device = rank_thread.as_ref().map(|(_, rank_thread)| rank_thread.device).or(device);
+        Self { core: Arc::clone(core), device, rank_thread, terms: Arc::new(terms) }
     }
 
     /// Its number.
@@ -91,7 +91,7 @@ impl Rank {
 
     /// How many ranks its generation has; 0 while that has not begun.
     pub fn size(&self) -> usize {
-        self.seat.as_ref().map_or(0, |(_, seat)| seat.size)
+        self.rank_thread.as_ref().map_or(0, |(_, rank_thread)| rank_thread.size)
     }
 
     /// The generation that it is of.
@@ -148,7 +148,7 @@ impl Rank {
     /// # }
     /// ```
     pub fn queued(&self) -> usize {
-        self.seat.as_ref().filter(|_| !is_forked()).map_or(0, |(_, seat)| seat.queue.len())
+        self.rank_thread.as_ref().filter(|_| !is_forked()).map_or(0, |(_, rank_thread)| rank_thread.queue.len())
     }
 
     /// Submits a request: one of this crate, of your own, or several as a group, in a tuple or a list.
@@ -182,10 +182,10 @@ impl Rank {
 
     /// The queue of the rank, or why it takes nothing.
     pub(super) fn queue(&self) -> Result<Arc<Queue>, (Reason, Error)> {
-        match &self.seat {
-            Some((_, seat)) => Ok(Arc::clone(&seat.queue)),
+        match &self.rank_thread {
+            Some((_, rank_thread)) => Ok(Arc::clone(&rank_thread.queue)),
             None => match self.core.way(self.terms.generation, self.terms.rank)? {
-                Way::Seat(_, seat) => Ok(Arc::clone(&seat.queue)),
+                Way::RankThread(_, rank_thread) => Ok(Arc::clone(&rank_thread.queue)),
                 Way::Queue(_, queue) => Ok(queue),
             },
         }
@@ -273,15 +273,15 @@ impl Rank {
             let expected = format!("a name and ranks of at most {LONGEST} bytes in all");
             return Err(Error::argument(request.operation(), "lane", expected, format!("{} bytes", lane.key.len())));
         }
-        let Some((_, seat)) = &self.seat else { return Ok(()) };
+        let Some((_, rank_thread)) = &self.rank_thread else { return Ok(()) };
         // Where it has ended, its queue says so.
-        let Some(communicator) = seat.communicator() else { return Ok(()) };
+        let Some(communicator) = rank_thread.communicator() else { return Ok(()) };
         let size = communicator.size();
         if let Some(rank) = lane.as_ref().map(Lane::last).filter(|rank| *rank >= size) {
             let expected = format!("a lane of ranks below {size}");
             return Err(Error::argument(request.operation(), "lane", expected, format!("one with rank {rank}")));
         }
-        request.check(&At::new(&communicator, &seat.stream, *generation))
+        request.check(&At::new(&communicator, &rank_thread.stream, *generation))
     }
 
     /// Whether the generation is not the one that takes requests.
@@ -291,15 +291,15 @@ impl Rank {
 
     /// Puts a request into the queue. The place, where that is not taken, is the caller's to drop.
     pub(super) fn put(&self, place: &mut Option<Place>, task: Arc<dyn Task>) -> Put {
-        if place.is_none() && self.seat.is_none() {
+        if place.is_none() && self.rank_thread.is_none() {
             *place = Some(self.place(task.meta().submitted)?);
         }
         let found;
-        let (generation, seat) = match &self.seat {
+        let (generation, rank_thread) = match &self.rank_thread {
             Some(own) => own,
             None => match self.core.way(self.terms.generation, self.terms.rank)? {
-                Way::Seat(generation, seat) => {
-                    found = (generation, seat);
+                Way::RankThread(generation, rank_thread) => {
+                    found = (generation, rank_thread);
                     &found
                 }
                 // It is there before the rank begins, which has it announced then.
@@ -310,7 +310,7 @@ impl Rank {
                 }
             },
         };
-        seat.queue.push(place, task)?;
+        rank_thread.queue.push(place, task)?;
         let again = generation.announce(self.terms.lane.as_ref(), self.terms.rank);
         Ok(again.then(|| Arc::clone(generation)))
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Source};
+use super::health::Phase;
 use super::options::Members;
-use super::seat::Generation;
-use super::vitals::Phase;
+use super::rank_thread::Generation;
 use crate::cuda::Device;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -67,15 +67,15 @@ fn usage(reason: &str) -> Error {
 /// All ranks are here: those whose devices answer.
 fn here(core: &Core, old: &Generation, members: Members) -> Result<Vec<Communicator>> {
     // They were aborted; what keeps them alive are buffers of theirs.
-    old.seats.iter().for_each(|seat| drop(seat.take_communicator()));
+    old.rank_threads.iter().for_each(|rank_thread| drop(rank_thread.take_communicator()));
     let mut devices = Vec::new();
     let mut lost = None;
-    for seat in &old.seats {
-        match answers(seat.device) {
-            Ok(()) if members == Members::Survivors && seat.is_stuck() => {
-                lost = Some(usage(&format!("rank {} does not come back", seat.rank)));
+    for rank_thread in &old.rank_threads {
+        match answers(rank_thread.device) {
+            Ok(()) if members == Members::Survivors && rank_thread.is_stuck() => {
+                lost = Some(usage(&format!("rank {} does not come back", rank_thread.rank)));
             }
-            Ok(()) => devices.push(seat.device),
+            Ok(()) => devices.push(rank_thread.device),
             Err(error) => lost = Some(error),
         }
     }
@@ -93,32 +93,32 @@ fn answers(device: Device) -> Result<()> {
 
 /// Others are in other processes, and vote who is left.
 fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> Result<(Communicator, Exchange)> {
-    let Some(seat) = old.seats.first() else { return Err(usage("this process has no rank")) };
-    if let Err(error) = answers(seat.device) {
+    let Some(rank_thread) = old.rank_threads.first() else { return Err(usage("this process has no rank")) };
+    if let Err(error) = answers(rank_thread.device) {
         // The others do not wait for it. Where this cannot be said, they do.
         let _ = exchange.withdraw();
         return Err(error);
     }
     // Before anything is said to others: where a buffer still needs the communicator, this can be tried again as it is.
-    let taken = match seat.take_communicator().map(alone) {
+    let taken = match rank_thread.take_communicator().map(alone) {
         None => None,
         Some(Ok(communicator)) => Some(communicator),
         Some(Err(shared)) => {
-            seat.put_back(shared);
+            rank_thread.put_back(shared);
             return Err(usage("a buffer of the communicator that has failed is still there: drop it"));
         }
     };
     let exchange = match meeting(exchange, members) {
         Ok(exchange) => exchange,
         Err(error) => {
-            taken.into_iter().for_each(|communicator| seat.put_back(Arc::new(communicator)));
+            taken.into_iter().for_each(|communicator| rank_thread.put_back(Arc::new(communicator)));
             return Err(error);
         }
     };
     let (communicator, next) = match taken {
         Some(communicator) => communicator.recover(&exchange).map(|recovered| (recovered.comm, recovered.exchange))?,
         // An attempt before this one has used it up.
-        None => begin_again(seat.device, &exchange, &core.options.init)?,
+        None => begin_again(rank_thread.device, &exchange, &core.options.init)?,
     };
     if members == Members::Same && communicator.size() < exchange.size() {
         return Err(usage("not all ranks have come back"));

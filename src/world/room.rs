@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::answer::Answer;
+use super::failure_reason::SUBMIT;
 use super::queue::{Place, Queue};
 use super::rank::Rank;
 use super::request::Request;
 use super::task::Ticket;
-use super::why::SUBMIT;
 use crate::cuda::refuse_in_child;
 use crate::error::{Error, Result};
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, PATIENCE, refuse};
+use super::failure_reason::{Reason, SUBMIT};
+use super::health::Phase;
 use super::listen::{LOOK, TELL};
 use super::note::Note;
-use super::seat::Generation;
+use super::rank_thread::Generation;
 use super::threads::wait_for;
-use super::vitals::Phase;
-use super::why::{Reason, SUBMIT};
 use crate::cuda::{is_forked, refuse_in_child};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -133,15 +133,15 @@ fn close(core: &Core, generation: &Generation, well: bool, time: Duration) -> Re
     let grace = Deadline::after(time);
     // Room that somebody still has for a request holds up no thread.
     generation.queues.iter().for_each(|(_, queue)| refuse(queue, Reason::Closed, &closed(SUBMIT)));
-    for seat in &generation.seats {
-        seat.join(&grace);
+    for rank_thread in &generation.rank_threads {
+        rank_thread.join(&grace);
     }
     // Buffers that nobody wants may keep communicators alive; a destructor that blocks does not hold this up.
     let patience = Deadline::after(grace.remaining().min(Duration::from_secs(1)));
     while !core.counters.all_dropped() && !patience.expired() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let taken = generation.seats.iter().filter_map(|seat| seat.take_communicator());
+    let taken = generation.rank_threads.iter().filter_map(|rank_thread| rank_thread.take_communicator());
     // What somebody's buffer keeps alive is closed when that is dropped.
     let communicators: Vec<_> = taken.filter_map(Arc::into_inner).collect();
     let mut result = Ok(());

@@ -2,9 +2,9 @@
 
 use std::task::Waker;
 
+use super::failure_reason::{Failed, Reason};
 use super::guarded::caught;
 use super::request::Request;
-use super::why::{Failed, Reason};
 use crate::error::Error;
 
 /// What comes of a request.

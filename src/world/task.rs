@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::at::At;
+use super::failure_reason::Reason;
 use super::terms::Terms;
-use super::why::Reason;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use super::answer::Answer;
 use super::core::Core;
+use super::failure_reason::{Failed, Reason, SUBMIT};
 use super::guarded::guarded;
 use super::park::wait_for;
 use super::queue::Place;
 use super::rank::Rank;
 use super::request::Request;
 use super::task::Ticket;
-use super::why::{Failed, Reason, SUBMIT};
 use crate::cuda::refuse_in_child;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::core::{Core, Source};
 use super::counters::Metrics;
-use super::keeper;
+use super::health::{Health, HealthWatch, Phase};
+use super::monitor;
 use super::options::{Members, WorldOptions};
 use super::rank::Rank;
 use super::rebuild;
 use super::request::Request;
 use super::shutdown::{Shutdown, shut_down_in_drop, shutdown};
-use super::vitals::{Health, HealthWatch, Phase};
 use super::wide::{self, Wide};
 use crate::cuda::{Device, is_forked, refuse_in_child};
 use crate::deadline::Deadline;
@@ -182,7 +182,7 @@ impl World {
     fn start(communicators: Vec<Communicator>, options: WorldOptions, source: Source) -> Result<Self> {
         let devices = communicators.iter().map(Communicator::device).collect();
         let core = Core::new(options, source);
-        keeper::start(&core)?;
+        monitor::start(&core)?;
         let world = Self { core, devices };
         let begun = {
             let _turn = world.core.turn.lock();
@@ -200,7 +200,7 @@ impl World {
     /// The devices of the ranks that this process has, in their order.
     pub fn devices(&self) -> Vec<Device> {
         match self.core.now() {
-            Some(now) => now.seats.iter().map(|seat| seat.device).collect(),
+            Some(now) => now.rank_threads.iter().map(|rank_thread| rank_thread.device).collect(),
             None => self.devices.clone(),
         }
     }
@@ -213,9 +213,10 @@ impl World {
         refuse_in_child("World::rank", "CUDA")?;
         let (number, phase) = self.core.vitals.now();
         let now = self.core.now();
-        let known = now.as_ref().and_then(|now| now.seat(rank)).map(|seat| seat.device);
+        let known = now.as_ref().and_then(|now| now.rank_thread(rank)).map(|rank_thread| rank_thread.device);
         if known.is_none() {
-            let ranks: Vec<_> = now.iter().flat_map(|now| &now.seats).map(|seat| seat.rank).collect();
+            let ranks: Vec<_> =
+                now.iter().flat_map(|now| &now.rank_threads).map(|rank_thread| rank_thread.rank).collect();
             return Err(Error::argument("World::rank", "rank", format_args!("one of {ranks:?}"), rank));
         }
         let number = if phase == Phase::Down { number + 1 } else { number };
@@ -226,8 +227,11 @@ impl World {
     pub fn ranks(&self) -> Vec<Rank> {
         let (number, phase) = self.core.vitals.now();
         let number = if phase == Phase::Down { number + 1 } else { number };
-        let seats = self.core.now().map(|now| now.seats.clone()).unwrap_or_default();
-        seats.iter().map(|seat| Rank::new(&self.core, number, seat.rank, Some(seat.device))).collect()
+        let rank_threads = self.core.now().map(|now| now.rank_threads.clone()).unwrap_or_default();
+        rank_threads
+            .iter()
+            .map(|rank_thread| Rank::new(&self.core, number, rank_thread.rank, Some(rank_thread.device)))
+            .collect()
     }
 
     /// Submits a request to each rank of this process, in their order, or to none where one of them is wrong. All ranks take the requests of

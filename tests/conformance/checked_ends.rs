@@ -649,7 +649,7 @@ fn the_end_of_a_revoked_one_is_told() {
                         let splits = (ends == "a split").then(|| scope.spawn(|| comm.split(Some(0), 0).map(drop)));
                         std::thread::sleep(Duration::from_millis(100));
                         comm.revoke("a test").unwrap();
-                        for splits in splits {
+                        if let Some(splits) = splits {
                             splits.join().unwrap().expect_err("it was revoked");
                             all.wait();
                         }

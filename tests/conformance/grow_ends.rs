@@ -310,7 +310,9 @@ fn the_end_of_a_communicator_ends_the_wait_of_a_grow_over_an_exchange() {
             std::thread::scope(|scope| {
                 let exchanges = stores.map(|store| scope.spawn(|| Exchange::join(store).unwrap()));
                 let [own, _other] = exchanges.map(|exchange| exchange.join().unwrap());
-                let grows = scope.spawn(|| old.grow_over(&own.within(slower(50.0))).map(drop).unwrap_err());
+                let own = own.within(slower(50.0));
+                let old = &old;
+                let grows = scope.spawn(move || old.grow_over(&own).map(drop).unwrap_err());
                 // Before or after it waits.
                 std::thread::sleep(Duration::from_millis(fastrand::u64(..300)));
                 let begin = Instant::now();

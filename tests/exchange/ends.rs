@@ -62,7 +62,7 @@ fn who_comes_too_late_is_told_so() {
         } else {
             both.wait();
         }
-        let short = x.within(Duration::from_millis(250));
+        let short = x.within(slower(2.0));
         match short.survivors() {
             Ok(rest) => {
                 assert_ne!(x.rank(), 0);

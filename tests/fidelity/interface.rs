@@ -114,5 +114,5 @@ impl Uses {
 fn words_are_whole() {
     assert!(mentions("sys::cudaFree(ptr)", "cudaFree") && !mentions("cudaFreeAsync(ptr)", "cudaFree"));
     assert!(emulated().contains(&"ncclAllReduce".to_owned()) && declared().contains(&"cudaFree".to_owned()));
-    assert_eq!(Uses::of("ncclAllReduce").layer, ["src/nccl/making/function.rs"]);
+    assert_eq!(Uses::of("ncclAllReduce").layer, ["src/nccl/c_calls/function.rs"]);
 }

@@ -2,7 +2,7 @@
 
 use cudarc::driver::{CudaSlice, CudaView, CudaViewMut};
 
-use super::desk::{Desk, Place};
+use super::lent_memory::{LentMemory, Place};
 use crate::cuda::memory::views::slice::Slice;
 use crate::cuda::memory::views::slice_mut::SliceMut;
 use crate::element::Element;
@@ -32,17 +32,17 @@ pub trait Lendable<'m>: sealed::Sealed {
     /// What the closure gets.
     type Lent<'l>;
 
-    /// Where it lies on the desk.
+    /// Where it lies on the lent.
     #[doc(hidden)]
     type Place;
 
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn enter(self, desk: &mut Desk<'m>) -> Result<Self::Place>;
+    fn enter(self, lent: &mut LentMemory<'m>) -> Result<Self::Place>;
 
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn lent<'l>(place: Self::Place, desk: &'l Desk<'_>) -> Self::Lent<'l>;
+    fn lent<'l>(place: Self::Place, lent: &'l LentMemory<'_>) -> Self::Lent<'l>;
 }
 
 mod sealed {
@@ -59,13 +59,13 @@ impl<'m, T: Element> Lendable<'m> for CudaView<'m, T> {
     type Place = Place;
 
     #[allow(private_interfaces)]
-    fn enter(self, desk: &mut Desk<'m>) -> Result<Place> {
-        desk.put(self)
+    fn enter(self, lent: &mut LentMemory<'m>) -> Result<Place> {
+        lent.put(self)
     }
 
     #[allow(private_interfaces)]
-    fn lent<'l>(place: Place, desk: &'l Desk<'_>) -> Slice<'l, T> {
-        Slice::of(desk.allocation(place), place.address, place.len)
+    fn lent<'l>(place: Place, lent: &'l LentMemory<'_>) -> Slice<'l, T> {
+        Slice::of(lent.allocation(place), place.address, place.len)
     }
 }
 
@@ -74,13 +74,13 @@ impl<'m, T: Element> Lendable<'m> for CudaViewMut<'m, T> {
     type Place = Place;
 
     #[allow(private_interfaces)]
-    fn enter(self, desk: &mut Desk<'m>) -> Result<Place> {
-        desk.put(self)
+    fn enter(self, lent: &mut LentMemory<'m>) -> Result<Place> {
+        lent.put(self)
     }
 
     #[allow(private_interfaces)]
-    fn lent<'l>(place: Place, desk: &'l Desk<'_>) -> SliceMut<'l, T> {
-        SliceMut::of(desk.allocation(place), place.address, place.len)
+    fn lent<'l>(place: Place, lent: &'l LentMemory<'_>) -> SliceMut<'l, T> {
+        SliceMut::of(lent.allocation(place), place.address, place.len)
     }
 }
 
@@ -92,13 +92,13 @@ macro_rules! as_views {
             type Place = Place;
 
             #[allow(private_interfaces)]
-            fn enter(self, desk: &mut Desk<'m>) -> Result<Place> {
-                desk.put(self.$as())
+            fn enter(self, lent: &mut LentMemory<'m>) -> Result<Place> {
+                lent.put(self.$as())
             }
 
             #[allow(private_interfaces)]
-            fn lent<'l>(place: Place, desk: &'l Desk<'_>) -> Self::Lent<'l> {
-                <$view>::lent(place, desk)
+            fn lent<'l>(place: Place, lent: &'l LentMemory<'_>) -> Self::Lent<'l> {
+                <$view>::lent(place, lent)
             }
         }
     )*};
@@ -116,13 +116,13 @@ impl<'m, M: Lendable<'m>> Lendable<'m> for Vec<M> {
     type Place = Vec<M::Place>;
 
     #[allow(private_interfaces)]
-    fn enter(self, desk: &mut Desk<'m>) -> Result<Self::Place> {
-        self.into_iter().map(|one| one.enter(desk)).collect()
+    fn enter(self, lent: &mut LentMemory<'m>) -> Result<Self::Place> {
+        self.into_iter().map(|one| one.enter(lent)).collect()
     }
 
     #[allow(private_interfaces)]
-    fn lent<'l>(place: Self::Place, desk: &'l Desk<'_>) -> Self::Lent<'l> {
-        place.into_iter().map(|one| M::lent(one, desk)).collect()
+    fn lent<'l>(place: Self::Place, lent: &'l LentMemory<'_>) -> Self::Lent<'l> {
+        place.into_iter().map(|one| M::lent(one, lent)).collect()
     }
 }
 
@@ -133,17 +133,17 @@ impl<'m, M: Lendable<'m>, const N: usize> Lendable<'m> for [M; N] {
     type Place = [Option<M::Place>; N];
 
     #[allow(private_interfaces)]
-    fn enter(self, desk: &mut Desk<'m>) -> Result<Self::Place> {
+    fn enter(self, lent: &mut LentMemory<'m>) -> Result<Self::Place> {
         let mut places = [const { None }; N];
         for (place, one) in places.iter_mut().zip(self) {
-            *place = Some(one.enter(desk)?);
+            *place = Some(one.enter(lent)?);
         }
         Ok(places)
     }
 
     #[allow(private_interfaces)]
-    fn lent<'l>(place: Self::Place, desk: &'l Desk<'_>) -> Self::Lent<'l> {
-        place.map(|one| M::lent(one.expect("each has a place"), desk))
+    fn lent<'l>(place: Self::Place, lent: &'l LentMemory<'_>) -> Self::Lent<'l> {
+        place.map(|one| M::lent(one.expect("each has a place"), lent))
     }
 }
 
@@ -156,13 +156,13 @@ macro_rules! tuples {
             type Place = ($($name::Place,)*);
 
             #[allow(private_interfaces)]
-            fn enter(self, desk: &mut Desk<'m>) -> Result<Self::Place> {
-                Ok(($(self.$at.enter(desk)?,)*))
+            fn enter(self, lent: &mut LentMemory<'m>) -> Result<Self::Place> {
+                Ok(($(self.$at.enter(lent)?,)*))
             }
 
             #[allow(private_interfaces)]
-            fn lent<'l>(place: Self::Place, desk: &'l Desk<'_>) -> Self::Lent<'l> {
-                ($($name::lent(place.$at, desk),)*)
+            fn lent<'l>(place: Self::Place, lent: &'l LentMemory<'_>) -> Self::Lent<'l> {
+                ($($name::lent(place.$at, lent),)*)
             }
         }
     )*};

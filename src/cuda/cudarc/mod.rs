@@ -50,9 +50,9 @@
 //!
 //! It is no part of a graph of this crate, and nobody registers it or makes a window of it: those would go on using it when it is lent no more.
 
-mod desk;
 mod held;
 mod lendable;
+mod lent_memory;
 mod pair;
 mod shared_stream;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
 
-use super::desk::{Desk, LEND};
 use super::lendable::Lendable;
+use super::lent_memory::{LEND, LentMemory};
 use super::pair::{Pair, device_of, is_of_thread};
 use crate::cuda::order::stream::Stream;
 use crate::error::{Error, Result};
@@ -82,11 +82,11 @@ impl SharedStream {
         f: impl for<'l> FnOnce(M::Lent<'l>) -> Result<R, E>,
     ) -> Result<R, E> {
         let _current = self.device().bind(LEND)?;
-        let mut desk = Desk::new(self.pair.clone());
-        let place = memory.enter(&mut desk)?;
+        let mut lent = LentMemory::new(self.pair.clone());
+        let place = memory.enter(&mut lent)?;
         self.pair.told()?;
-        let value = f(M::lent(place, &desk))?;
-        desk.close()?;
+        let value = f(M::lent(place, &lent))?;
+        lent.close()?;
         Ok(value)
     }
 }

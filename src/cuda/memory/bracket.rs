@@ -236,10 +236,7 @@ impl<'s> LentUses<'s> {
         timeout: impl FnOnce() -> Duration,
         stream: &Stream,
     ) -> Result<Turns<'s>> {
-        stream.turns(
-            Waits { operation, timeout, refusal: || None },
-            self.all.iter().map(|(used, _)| used.tracker()),
-        )
+        stream.turns(Waits { operation, timeout, refusal: || None }, self.all.iter().map(|(used, _)| used.tracker()))
     }
 
     /// Before the launch: makes `stream` wait for what conflicts with it.

@@ -40,7 +40,7 @@ pub(crate) struct Call<'a> {
     pub(crate) recv_offset: usize,
     /// The device scalar of a pre-multiplied sum, which the device reads when the operation runs.
     pub(crate) scalar: Option<Region<'a>>,
-    /// Its number in the ledger, once it was agreed on: among the collectives, or the messages of its pair; else [`NOWHERE`].
+    /// Its number in the signatures, once it was agreed on: among the collectives, or the messages of its pair; else [`NOWHERE`].
     pub(crate) agreed: Cell<u64>,
     /// What lies behind its memory, once it was looked at, of a call that is captured.
     pub(crate) backings: Cell<Backings>,

@@ -50,7 +50,7 @@ impl Kind {
         operation::head(self.code(), element, self.redop(), other)
     }
 
-    /// A number for the ledger.
+    /// A number for the signatures.
     #[inline]
     const fn code(self) -> u8 {
         match self {

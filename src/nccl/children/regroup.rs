@@ -254,7 +254,7 @@ pub(super) fn meet<'a>(
     for (at, &inner) in members.iter().enumerate() {
         match inner.validation.in_process() {
             Some(in_process) => {
-                in_process.ledger.presence().drive(inner.rank);
+                in_process.signatures.presence().drive(inner.rank);
                 come(in_process, inner, plan, &places[at]);
                 let (awaited, comparison) = Default::default();
                 waiting.push(Waiting { at, inner, in_process, awaited, comparison });

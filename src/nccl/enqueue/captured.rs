@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::alone;
+use super::graph_usage;
 use crate::clock;
 use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
@@ -95,7 +95,7 @@ pub(super) fn check(call: &Call<'_>) -> Result<()> {
 
 #[cold]
 fn check_part(call: &Call<'_>) -> Result<()> {
-    alone::check(call.comm, call.operation, is_part(call))?;
+    graph_usage::check(call.comm, call.operation, is_part(call))?;
     // Before the ranks agree on it.
     if call.stream.records() {
         call.uses(|region, _| region.alloc.check_part())?;
@@ -107,7 +107,7 @@ fn check_part(call: &Call<'_>) -> Result<()> {
 /// Checks the same again under the lock, and waits for launches of dropped graphs, for which NCCL does not wait.
 #[inline]
 pub(super) fn settle(call: &Call<'_>) -> Result<()> {
-    if call.comm.graphs.are_alone() { alone::settle(call.comm, call.operation, is_part(call)) } else { Ok(()) }
+    if call.comm.graphs.are_alone() { graph_usage::settle(call.comm, call.operation, is_part(call)) } else { Ok(()) }
 }
 
 /// Whether the capture that `call` is to become part of has operations of its communicator; `None` where there is no capture.
@@ -145,7 +145,7 @@ impl Captured {
         let Some(inner) = call.comm.me().upgrade() else { return };
         let mut open = self.open();
         let at = open.iter().position(|part| part.inner.id == inner.id).unwrap_or_else(|| {
-            inner.graphs.begin(alone::is_one(&inner));
+            inner.graphs.begin(graph_usage::is_one(&inner));
             let removals = AtomicU64::new(inner.windows.removals());
             let (exchanges, pairs, windows) = (Vec::new(), Vec::new(), Vec::new());
             let (registered, last) = (Registered::of(Arc::clone(&inner)), None);
@@ -203,7 +203,7 @@ impl Captured {
     /// Before a launch on `stream`, for who has the locks of all parts, and before the ranks agree on it.
     pub(super) fn order(&self, entered: &mut LockedAll<'_, Guarded>, stream: &Stream) -> Result<()> {
         let alone = self.parts().iter().zip(entered.values()).filter(|(part, _)| part.inner.graphs.are_alone());
-        alone.into_iter().try_for_each(|(part, guard)| alone::order_launch(&part.inner, guard, OPERATION, stream))
+        alone.into_iter().try_for_each(|(part, guard)| graph_usage::order_launch(&part.inner, guard, OPERATION, stream))
     }
 
     pub(super) fn parts(&self) -> &[Part] {

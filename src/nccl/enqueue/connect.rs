@@ -40,7 +40,7 @@ impl<'a> First<'a> {
     /// Of calls that were agreed on. `None` where they connect nothing.
     fn of(calls: &[Call<'a>], inner: &'a Inner) -> Option<Self> {
         let in_process = inner.validation.in_process().filter(|_| inner.size > 1)?;
-        let history = in_process.ledger.history(inner.rank);
+        let history = in_process.signatures.history(inner.rank);
         let (mut need, mut classes, mut exchanges) = (Need::default(), SmallVec::new(), Peers::default());
         let count = collectives(calls, inner).count();
         let all = collectives(calls, inner).map(bytes).sum();
@@ -53,7 +53,7 @@ impl<'a> First<'a> {
                 None => {
                     let class = class(call, count, all);
                     if !history.knows_class(class) {
-                        need.collective = Some(in_process.ledger.collectives().passed(inner.rank) - 1);
+                        need.collective = Some(in_process.signatures.collectives().passed(inner.rank) - 1);
                         classes.push(class);
                         call.kind.exchange().into_iter().for_each(|kind| add(kind, inner, &mut exchanges));
                     }
@@ -64,13 +64,13 @@ impl<'a> First<'a> {
     }
 
     fn step(&self) -> Step {
-        self.in_process.ledger.meeting().step(self.inner.rank)
+        self.in_process.signatures.meeting().step(self.inner.rank)
     }
 
     /// Leaves the meeting, because all ranks have come. The caller holds the promise until its call returns.
     fn go(&self, besides: &Peers) {
-        self.in_process.ledger.meeting().leave(self.inner.rank);
-        let history = self.in_process.ledger.history(self.inner.rank);
+        self.in_process.signatures.meeting().leave(self.inner.rank);
+        let history = self.in_process.signatures.history(self.inner.rank);
         self.classes.iter().for_each(|&class| history.connect_class(class));
         let peers = self.need.peers.iter().chain(self.exchanges.iter()).chain(besides.iter());
         peers.for_each(|(peer, end)| history.connect_peer(peer, end));
@@ -78,8 +78,8 @@ impl<'a> First<'a> {
 
     /// Who has not come.
     fn absent(&self) -> String {
-        let missing = self.in_process.ledger.meeting().missing(self.inner.rank);
-        let presence = self.in_process.ledger.presence();
+        let missing = self.in_process.signatures.meeting().missing(self.inner.rank);
+        let presence = self.in_process.signatures.presence();
         let advice = match missing.iter().all(|&rank| presence.is_driven_elsewhere(rank)) {
             true => "",
             false => ": one thread that drives several has to put their calls into one group",
@@ -190,8 +190,8 @@ fn wait<'a>(
     connect: Connect<'_, 'a>,
 ) -> Result<(Besides, Promised<'a>)> {
     for First { inner, in_process, need, .. } in &firsts {
-        in_process.ledger.presence().drive(inner.rank);
-        in_process.ledger.meeting().come(inner.rank, need.clone(), &|ranks| promise(inner, ranks, Inner::promise));
+        in_process.signatures.presence().drive(inner.rank);
+        in_process.signatures.meeting().come(inner.rank, need.clone(), &|ranks| promise(inner, ranks, Inner::promise));
     }
     let (mut all, mut promised) = (Besides::new(), Promised::default());
     let mut patience = Patience::default();
@@ -225,7 +225,7 @@ fn wait<'a>(
             if pressed.elapsed() > PRESS {
                 pressed = Instant::now();
                 for First { inner, in_process, .. } in &firsts {
-                    in_process.ledger.meeting().press(inner.rank, &|ranks| promise(inner, ranks, Inner::promise));
+                    in_process.signatures.meeting().press(inner.rank, &|ranks| promise(inner, ranks, Inner::promise));
                 }
             }
             let is_captured = |first: &First<'_>| first.stream.is_some_and(Stream::is_captured);
@@ -250,7 +250,7 @@ fn wait<'a>(
 /// Withdraws these ranks from the meeting, and their promises.
 fn leave(firsts: &[First<'_>]) {
     for First { inner, in_process, .. } in firsts {
-        (0..in_process.ledger.meeting().leave(inner.rank)).for_each(|_| inner.redeem());
+        (0..in_process.signatures.meeting().leave(inner.rank)).for_each(|_| inner.redeem());
     }
 }
 
@@ -261,8 +261,8 @@ fn take_part<'a>(firsts: &[First<'a>], steps: &[Step], event: u64) -> SmallVec<[
         if let (Step::Connect(number, peers), Some(stream)) = (step, first.stream)
             && *number == event
         {
-            first.in_process.ledger.meeting().take(first.inner.rank);
-            let history = first.in_process.ledger.history(first.inner.rank);
+            first.in_process.signatures.meeting().take(first.inner.rank);
+            let history = first.in_process.signatures.history(first.inner.rank);
             peers.iter().for_each(|(peer, end)| history.connect_peer(peer, end));
             parts.push((first.inner, stream, peers.clone()));
         }

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::captured;
 use super::connect::Besides;
-use super::reads::Reads;
-use super::weight::Costs;
+use super::launch_cost::Costs;
+use super::read_origins::Reads;
 use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Turns, Waits};
 use crate::error::Result;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use super::alone;
+use super::graph_usage;
 use super::in_group;
 use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
@@ -140,7 +140,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
     stream.make_room(what.cost(), operation, inner.timeout(), || inner.refusal(operation))?;
     let (mut guard, handle) = inner.enter(operation)?;
     if inner.graphs.are_alone() {
-        alone::settle(inner, operation, None)?;
+        graph_usage::settle(inner, operation, None)?;
     }
     let local = match what {
         What::Put(_, put) => Some(&put.local),

@@ -7,8 +7,8 @@
 use smallvec::SmallVec;
 
 use super::connect;
+use super::group_parts;
 use super::launch::{self, Member, in_one_order, place};
-use super::parts;
 use super::submit;
 use crate::cuda::restoring;
 use crate::error::{Error, Result};
@@ -85,7 +85,7 @@ fn check_all(operation: &'static str, calls: &[Call<'_>], inners: &[&Inner]) -> 
             "{name} is one of broadcasts from several roots, or made of such: NCCL estimates none, and would keep them for the next group"
         ));
     }
-    if parts::is_shared(inners) {
+    if group_parts::is_shared(inners) {
         return refused("communicators that share their resources start one after the other, not as one group".into());
     }
     inners.iter().try_for_each(|inner| submit::check_number(calls, inner))

@@ -18,12 +18,12 @@ use smallvec::SmallVec;
 use super::captured;
 use super::connect;
 use super::connect::{Besides, Promised};
+use super::group_parts;
+use super::group_parts::Parts;
 use super::in_group::outside_of_groups;
 use super::launch;
 use super::launch::Member;
-use super::parts;
-use super::parts::Parts;
-use super::{itself, weight};
+use super::{launch_cost, self_messages};
 use crate::cuda::{LAUNCH, Origins, restoring};
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
@@ -47,7 +47,7 @@ use crate::sys;
 pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     outside_of_groups(call.operation)?;
     let inner = call.comm;
-    itself::check_alone(call)?;
+    self_messages::check_alone(call)?;
     captured::check(call)?;
     let _waits = SharedDeadline::begin();
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
@@ -106,7 +106,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     super::group_config::check_group(calls)?;
     let inners = inners_of(calls);
     for inner in &inners {
-        itself::check_group(calls, inner)?;
+        self_messages::check_group(calls, inner)?;
         check_number(calls, inner)?;
     }
     // Also streams on which nothing is launched: memory is ordered on them.
@@ -116,9 +116,9 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     })?;
     captured::check_group(calls)?;
     calls.iter().try_for_each(captured::check)?;
-    let costs = weight::costs(calls);
-    let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * weight::MOST);
-    let parts = if fits && !parts::is_shared(&inners) { None } else { Some(Parts::of(calls, &inners)) };
+    let costs = launch_cost::costs(calls);
+    let fits = costs.iter().all(|(_, cost)| *cost <= LAUNCH * launch_cost::MOST);
+    let parts = if fits && !group_parts::is_shared(&inners) { None } else { Some(Parts::of(calls, &inners)) };
     let waits = SharedDeadline::begin();
     for (call, cost) in &costs {
         // A group that is launched in parts makes room for each part.
@@ -191,7 +191,7 @@ fn launch_parts<'a>(
 ) -> Result<()> {
     connect_ahead(calls, members, besides)?;
     for calls in parts.each(calls) {
-        let costs = weight::costs(&calls);
+        let costs = launch_cost::costs(&calls);
         for (call, cost) in &costs {
             // With the locks held, so that no other call comes between the parts. An abort ends this wait, and then gets them.
             make_room(call, *cost)?;
@@ -238,7 +238,7 @@ fn launch_first(call: &Call<'_>, read: Option<&Origins>, guarded: &mut Guarded, 
     if besides.is_empty() {
         return launch::one(call, read, guarded, handle);
     }
-    launch::group(calls, &weight::costs(calls), &mut [Member { inner, guarded, handle }], &besides)
+    launch::group(calls, &launch_cost::costs(calls), &mut [Member { inner, guarded, handle }], &besides)
 }
 
 /// Handles a failure before the ranks agreed: the communicator stays as it is, unless the device is lost. Then this rank cannot

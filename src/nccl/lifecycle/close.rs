@@ -326,7 +326,7 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
                     .validation
                     .in_process()
                     .iter()
-                    .for_each(|in_process| in_process.ledger.presence().settle(inner.rank));
+                    .for_each(|in_process| in_process.signatures.presence().settle(inner.rank));
             }
             // A rank that waits for others may do so for ever, and they for it.
             let waits = || round >= SOME && left_ranks::is_missed(inner);

@@ -38,7 +38,7 @@ impl Inner {
     /// The last warning of NCCL, for the error of a wait. `None` if there is none, or the
     /// communicator has ended or is about to.
     ///
-    /// Leaves out a warning about a waiting communicator of a clique: the ledger says the same, and
+    /// Leaves out a warning about a waiting communicator of a clique: the signatures says the same, and
     /// more.
     pub(crate) fn said(&self) -> Option<String> {
         let is_told = self.validation.in_process().is_some() && sys::behavior::LAST_ERROR_IS_OF_COMMUNICATOR;

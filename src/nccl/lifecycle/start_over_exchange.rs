@@ -17,7 +17,7 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
-use crate::nccl::setup::seat::{self, Seat};
+use crate::nccl::setup::rank_device::{self, RankDevice};
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::notes::{decode_terms, encode_terms};
@@ -107,17 +107,17 @@ pub(crate) fn one_rank(
     let own = ready.and_then(|()| settings(operation, options)).and_then(|own| {
         let threads = Threads::start(operation, device, own.is_checked)?;
         let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
-        Ok((threads, Seat::of(device).encode(own.encode().bytes(&id)).0))
+        Ok((threads, RankDevice::of(device).encode(own.encode().bytes(&id)).0))
     });
     let (threads, gathered) = exchange.gather_ready(operation, own)?;
-    let (mut id, mut seats) = (None, Vec::new());
+    let (mut id, mut rank_devices) = (None, Vec::new());
     let mut first = None;
     for (rank, bytes) in gathered.iter().enumerate() {
         let mut reader = Reader(bytes);
         let read = Settings::decode(&mut reader).and_then(|settings| Some((settings, reader.bytes()?)));
-        let read = read.and_then(|(settings, id)| Some((settings, id, Seat::decode(&mut reader)?)));
-        let (settings, bytes, seat) = read.ok_or_else(|| unreadable(operation, rank, bytes.len()))?;
-        seats.push(seat);
+        let read = read.and_then(|(settings, id)| Some((settings, id, RankDevice::decode(&mut reader)?)));
+        let (settings, bytes, rank_device) = read.ok_or_else(|| unreadable(operation, rank, bytes.len()))?;
+        rank_devices.push(rank_device);
         id = id.or_else(|| Some(UniqueId::from_bytes(bytes.try_into().ok()?)));
         let expected = first.get_or_insert_with(|| settings.clone());
         if *expected != settings {
@@ -125,7 +125,7 @@ pub(crate) fn one_rank(
             return Err(Verdict::new(rank, 0, expected, got).error(operation));
         }
     }
-    if let Some(reason) = seat::shared(&seats) {
+    if let Some(reason) = rank_device::shared(&rank_devices) {
         return Err(Error::InvalidUsage { operation, reason });
     }
     let id = id.ok_or_else(|| unreadable(operation, 0, 0))?;

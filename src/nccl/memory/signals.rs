@@ -10,7 +10,7 @@ use super::retire::Member;
 use crate::cuda::{LAUNCH, Stream, restoring, undisturbing};
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
-use crate::nccl::enqueue::{alone, in_group};
+use crate::nccl::enqueue::{graph_usage, in_group};
 use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check;
@@ -58,7 +58,7 @@ pub(crate) fn prepare(operation: &'static str, members: &[&Arc<Inner>], streams:
 /// Signals are no part of any graph.
 fn settle(operation: &'static str, members: &[&Inner]) -> Result<()> {
     let alone = members.iter().filter(|inner| inner.graphs.are_alone());
-    alone.into_iter().try_for_each(|inner| alone::settle(inner, operation, None))
+    alone.into_iter().try_for_each(|inner| graph_usage::settle(inner, operation, None))
 }
 
 /// The error is one that the other ranks wait behind.

@@ -29,7 +29,7 @@ pub(crate) struct Record {
     /// Its [`head`](crate::nccl::validate::operation::head).
     pub(crate) head: u64,
     pub(crate) count: u64,
-    /// Its number in the ledger: among the collectives, or the messages from the one rank to the other; [`NOWHERE`] where nobody
+    /// Its number in the signatures: among the collectives, or the messages from the one rank to the other; [`NOWHERE`] where nobody
     /// compares.
     pub(crate) agreed: u64,
     /// Its number in the sequence of this rank: among the collectives and points, or the messages to or from its peer, from 1 on, as if all

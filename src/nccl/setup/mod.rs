@@ -8,5 +8,5 @@ pub(crate) mod environment;
 mod fields;
 pub(crate) mod init_options;
 mod numbers;
-pub(crate) mod seat;
+pub(crate) mod rank_device;
 pub(crate) mod unique_id;

@@ -1,17 +1,17 @@
 //! What the ranks of a clique share in the memory of their process, to compare.
 
-use super::ledger::Ledger;
 use super::order::Sharing;
 #[cfg(nccl_ge_2_27)]
 use super::points::Points;
 use super::regroup::Regroup;
+use super::signature_log::SignatureLog;
 use super::split::Splits;
 
 /// What the ranks of one communicator compare, all of which live in this process.
 #[derive(Debug)]
 pub(crate) struct InProcess {
     size: usize,
-    pub(crate) ledger: Ledger,
+    pub(crate) signatures: SignatureLog,
     #[cfg(nccl_ge_2_27)]
     pub(crate) points: Points,
     pub(crate) splits: Splits,
@@ -26,7 +26,7 @@ impl InProcess {
     pub(crate) fn new(size: usize, part: Option<String>, sharing: Option<Sharing>) -> Self {
         Self {
             size,
-            ledger: Ledger::new(size, part),
+            signatures: SignatureLog::new(size, part),
             #[cfg(nccl_ge_2_27)]
             points: Points::new(size),
             splits: Splits::new(size),

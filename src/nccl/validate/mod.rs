@@ -13,7 +13,6 @@ pub(crate) mod history;
 pub(crate) mod in_process;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 pub(crate) mod launch;
-pub(crate) mod ledger;
 pub(crate) mod meeting;
 #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
 pub(crate) mod notes;
@@ -29,6 +28,7 @@ pub(crate) mod presence;
 pub(crate) mod regroup;
 pub(crate) mod sequence;
 pub(crate) mod signature;
+pub(crate) mod signature_log;
 pub(crate) mod split;
 pub(crate) mod validation;
 pub(crate) mod validator;

@@ -54,7 +54,7 @@ impl Validation {
     #[inline]
     pub(crate) fn launched(&self, rank: usize) {
         if let Some(in_process) = self.in_process() {
-            in_process.ledger.look_ahead(rank);
+            in_process.signatures.look_ahead(rank);
         }
     }
 
@@ -124,7 +124,7 @@ impl Validation {
     #[cold]
     pub(crate) fn decide(&self, operation: &'static str, verdict: Verdict) -> Error {
         match (self.in_process(), self.over_exchange()) {
-            (Some(in_process), _) => in_process.ledger.decide(verdict).error(operation),
+            (Some(in_process), _) => in_process.signatures.decide(verdict).error(operation),
             (None, Some(over_exchange)) => over_exchange.decide(operation, verdict),
             (None, None) => verdict.error(operation),
         }

@@ -1,7 +1,7 @@
 //! Explains in errors what a rank waits for: the operation, and in a clique also the ranks that have not come to it, and the
 //! messages of other ranks that have no other end.
 //!
-//! Takes no lock: it compares the records of the last operations of each rank with the counts of the ledger. So an explanation
+//! Takes no lock: it compares the records of the last operations of each rank with the counts of the signatures. So an explanation
 //! may be slightly out of date, and never makes a thread wait.
 
 use std::ops::RangeInclusive;
@@ -114,7 +114,7 @@ pub(crate) fn explain(
     behind.extend(absent.iter().filter(|rank| !behind.contains(rank)).copied().collect::<Vec<_>>());
     if !behind.is_empty() {
         text.push_str("; ");
-        text.push_str(&list(behind.iter().map(|&rank| in_process.ledger.whereabouts(rank)), "; "));
+        text.push_str(&list(behind.iter().map(|&rank| in_process.signatures.whereabouts(rank)), "; "));
     }
     let others = others(inner, in_process, stuck, &behind);
     if !others.is_empty() {
@@ -139,12 +139,12 @@ fn ranks(all: &[usize]) -> String {
 
 /// The ranks that have not come to an operation of `rank`.
 pub(crate) fn missing(in_process: &InProcess, rank: usize, record: &Record) -> Vec<usize> {
-    let ledger = &in_process.ledger;
+    let signatures = &in_process.signatures;
     match (record.agreed, message(record)) {
         (NOWHERE, _) => Vec::new(),
-        (number, Some((end, peer))) if ledger.pair(rank, end, peer).passed(end.other()) > number => Vec::new(),
+        (number, Some((end, peer))) if signatures.pair(rank, end, peer).passed(end.other()) > number => Vec::new(),
         (_, Some((_, peer))) => vec![peer],
-        (entry, None) => ledger.collectives().missing(entry).collect(),
+        (entry, None) => signatures.collectives().missing(entry).collect(),
     }
 }
 

@@ -21,7 +21,7 @@ const WAIT: &str = "wait";
 /// Why `inner` waits in vain for other ranks in a call of `operation`, before which they meet.
 #[cold]
 pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error> {
-    let absent = inner.validation.in_process()?.ledger.meeting().missing(inner.rank);
+    let absent = inner.validation.in_process()?.signatures.meeting().missing(inner.rank);
     in_vain(inner, operation, explanation::launch(inner), |rank, _| absent.contains(&rank))
 }
 
@@ -31,8 +31,8 @@ pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error
 #[cold]
 pub(crate) fn at_capture(inner: &Inner, operation: &'static str) -> Option<Error> {
     let in_process = inner.validation.in_process().filter(|_| inner.is_active())?;
-    let absent = in_process.ledger.meeting().missing(inner.rank);
-    let gone = |&rank: &usize| Some((rank, in_process.ledger.presence().departure(rank)?));
+    let absent = in_process.signatures.meeting().missing(inner.rank);
+    let gone = |&rank: &usize| Some((rank, in_process.signatures.presence().departure(rank)?));
     let gone = absent.iter().filter_map(gone).find(|(rank, how)| is_through(inner, in_process, *rank, *how))?;
     Some(left(in_process, inner, gone, operation.to_owned()).error(operation))
 }
@@ -41,7 +41,7 @@ pub(crate) fn at_capture(inner: &Inner, operation: &'static str) -> Option<Error
 #[cold]
 pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usize], expected: &str) -> Option<Error> {
     let in_process = inner.validation.in_process()?;
-    let gone = |&rank: &usize| Some((rank, in_process.ledger.presence().departure(rank)?));
+    let gone = |&rank: &usize| Some((rank, in_process.signatures.presence().departure(rank)?));
     let (rank, how) = missing.iter().find_map(gone)?;
     Some(left(in_process, inner, (rank, how), expected.to_owned()).error(operation))
 }
@@ -49,7 +49,7 @@ pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usiz
 /// Why `inner` waits in vain, in a call of `operation`, for others to come to what it has issued long ago.
 #[cold]
 pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error> {
-    let behind: Vec<_> = inner.validation.in_process()?.ledger.collectives().behind(inner.rank).collect();
+    let behind: Vec<_> = inner.validation.in_process()?.signatures.collectives().behind(inner.rank).collect();
     in_vain(inner, operation, all(inner), |rank, _| behind.contains(&rank))
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn on_device(inner: &Inner, last: u64) -> Option<Error> {
 
 /// Why anything that `inner` has issued is in vain: a rank has closed its communicator, and not come to that.
 pub(crate) fn of_closed(inner: &Inner) -> Option<Error> {
-    inner.validation.in_process().filter(|in_process| in_process.ledger.presence().any_closed())?;
+    inner.validation.in_process().filter(|in_process| in_process.signatures.presence().any_closed())?;
     in_vain(inner, WAIT, all(inner), |_, how| how == Departure::Closed)
 }
 
@@ -81,7 +81,7 @@ fn in_vain(
     which: impl Fn(usize, Departure) -> bool,
 ) -> Option<Error> {
     let in_process = inner.validation.in_process().filter(|_| inner.is_active())?;
-    let presence = in_process.ledger.presence();
+    let presence = in_process.signatures.presence();
     // Read the departures before the progress: a departed rank makes no more.
     let others = (0..inner.size).filter(|rank| *rank != inner.rank);
     let gone = |rank| presence.departure(rank).filter(|how| which(rank, *how)).map(|how| (rank, how));
@@ -113,7 +113,7 @@ fn is_through(own: &Inner, in_process: &InProcess, rank: usize, how: Departure) 
     let Some(inner) = own.local_ranks.rank(rank).filter(|inner| !is_missed(inner)) else { return true };
     match how {
         // The close looks at the streams of that rank itself, which others may use by now.
-        Departure::Closed => in_process.ledger.presence().is_settled(rank),
+        Departure::Closed => in_process.signatures.presence().is_settled(rank),
         Departure::Returned => {
             let streams = inner.try_lock().map(|guard| guard.streams.all().to_vec());
             streams.is_some_and(|streams| streams.iter().all(|stream| settle(stream).unwrap_or(true)))
@@ -152,7 +152,7 @@ fn left<'p>(
     (rank, how): (usize, Departure),
     expected: String,
 ) -> &'p Verdict {
-    let ledger = &in_process.ledger;
-    let how = presence::gone(rank, how, ledger.collectives().passed(rank), ledger.last_of(rank));
-    ledger.decide(Verdict::departed(rank, inner.rank, expected, how))
+    let signatures = &in_process.signatures;
+    let how = presence::gone(rank, how, signatures.collectives().passed(rank), signatures.last_of(rank));
+    signatures.decide(Verdict::departed(rank, inner.rank, expected, how))
 }

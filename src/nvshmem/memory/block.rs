@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::lock::Mutex;
 use crate::nvshmem::state::dropped::Live;
 use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::known_memory::Key;
 use crate::nvshmem::state::order::Order;
-use crate::nvshmem::state::own::Key;
 
 /// The uses that are left of the parts of others, for who frees the block.
 type Left = Arc<Mutex<Option<Uses>>>;

@@ -8,7 +8,7 @@ use crate::cuda::{
 };
 use crate::element::Element;
 use crate::error::Result;
-use crate::nvshmem::state::own::Key;
+use crate::nvshmem::state::known_memory::Key;
 
 /// Elements of device memory, or of pinned memory of the host.
 #[derive(Clone, Copy)]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::abandoned::Left;
 use super::board::Board;
 use super::cursor::Cursor;
 use super::dropped::Dropped;
 use super::extent::Extent;
+use super::known_memory::Own;
 use super::lateness::{Last, Shortest};
-use super::left::Left;
 use super::order::Order;
-use super::own::Own;
 use super::status::Status;
 use super::teams::Teams;
 use crate::cuda::{Device, Stream};

@@ -1,7 +1,7 @@
 //! How many teams the library has room for, where switches work: with each team it then makes others of the same members, one for each block of its
 //! collectives, and ends the process where it cannot.
 
-use super::copies::{at_once, copies, most};
+use super::block_teams::{at_once, copies, most};
 use super::inner::Inner;
 use super::meeting::Plan;
 use super::teams::TeamState;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::copies::given_back;
+use super::block_teams::given_back;
 use super::lateness::Last;
 use super::order::Order;
 use super::watchdog::Awaited;

@@ -378,12 +378,7 @@ impl Waiting<'_> {
     /// Returns the error with which this PE gives up the meeting `point`, once it waits `in_vain` or its deadline has passed. The others
     /// learn of it, and none of them goes on from there. `detail` says for what it waits. Called again and again, each time after a
     /// check whether the wait is over.
-    pub(crate) fn gives_up(
-        &self,
-        point: Point,
-        in_vain: Option<Error>,
-        detail: impl Fn() -> String,
-    ) -> Option<Error> {
+    pub(crate) fn gives_up(&self, point: Point, in_vain: Option<Error>, detail: impl Fn() -> String) -> Option<Error> {
         let error = match in_vain {
             Some(error) => error,
             None if !self.deadline.get().expired() || !self.is_up.replace(true) => return None,

@@ -11,9 +11,9 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::{Condvar, Mutex, MutexGuard};
 use crate::nccl::Aborter;
+use crate::world::failure_reason::Reason;
 use crate::world::guarded::guarded;
 use crate::world::task::Task;
-use crate::world::why::Reason;
 
 /// How long the thread sleeps at most while it waits for a signal.
 const NOW_AND_THEN: Duration = Duration::from_millis(20);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpucomm::cuda::StreamOptions;
-use gpucomm::nvshmem::{Comparison, Context, Pe, Status, Sum, SymmetricSignals, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE};
+use gpucomm::nvshmem::{
+    Comparison, Context, Pe, Status, Sum, SymmetricSignals, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE,
+};
 use gpucomm::{DeviceBuffer, Error, PinnedBuffer, Result, Stream};
 
 use crate::support::{End, Fate, Hooked, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
@@ -294,7 +296,8 @@ fn each_team_call(run: impl Fn(&[(&str, &str)], &dyn Fn(&[End]))) {
 #[test]
 fn calls_of_a_team_behind_a_barrier_of_all_end_at_once() {
     each_team_call(|environment, check| {
-        let stuck = |ctx: &Context, _: &SymmetricSignals<'_>, stream: &Stream| ctx.barrier_all_on_stream(stream).unwrap();
+        let stuck =
+            |ctx: &Context, _: &SymmetricSignals<'_>, stream: &Stream| ctx.barrier_all_on_stream(stream).unwrap();
         as_pes_that_end_with(&[3], environment, |seat| calls_within_a_team(seat, stuck), check);
     });
 }

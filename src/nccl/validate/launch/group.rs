@@ -36,11 +36,11 @@ impl Progress<'_> {
         {
             if is_collective_of(call, self.inner) {
                 let signature = call.signature(self.count);
-                match self.in_process.ledger.collective(self.inner.rank, &signature) {
+                match self.in_process.signatures.collective(self.inner.rank, &signature) {
                     Turn::Passed(entry) => call.agreed.set(entry),
                     Turn::Wait => return true,
                     Turn::Differs => {
-                        self.differs = Some(self.in_process.ledger.differ(self.inner.rank, &signature));
+                        self.differs = Some(self.in_process.signatures.differ(self.inner.rank, &signature));
                         return false;
                     }
                 }
@@ -97,7 +97,7 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
     }
     let mut first = false;
     for Progress { inner, in_process, count, .. } in &sequences {
-        let history = in_process.ledger.history(inner.rank);
+        let history = in_process.signatures.history(inner.rank);
         let all = collectives(calls, inner).map(bytes).sum();
         first |= inner.size > 1
             && collectives(calls, inner).any(|call| call.count > 0 && !history.knows_class(class(call, *count, all)));
@@ -121,7 +121,7 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
 }
 
 /// The calls of a group on communicators that share their resources, in the order in which
-/// [`Parts`](crate::nccl::enqueue::parts::Parts) makes them.
+/// [`Parts`](crate::nccl::enqueue::group_parts::Parts) makes them.
 #[cold]
 fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
     let mut members: SmallVec<[&Inner; 4]> = members.into();
@@ -139,7 +139,7 @@ fn group_in_order(calls: &[Call<'_>], members: &[&Inner]) -> Result<()> {
 fn expect(calls: &[Call<'_>]) {
     for call in calls {
         if let (Some(in_process), Some((end, peer))) = (call.comm.validation.in_process(), call.kind.message()) {
-            in_process.ledger.expect_message((call.comm.rank, end), peer);
+            in_process.signatures.expect_message((call.comm.rank, end), peer);
         }
     }
 }

@@ -12,11 +12,11 @@ use crate::nccl::validate::connects::Connects;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::history::Exchange;
 use crate::nccl::validate::in_process::InProcess;
-use crate::nccl::validate::ledger::Ledger;
 use crate::nccl::validate::order::Clash;
 use crate::nccl::validate::pair::{End, Word};
 use crate::nccl::validate::sequence::Turn;
 use crate::nccl::validate::signature::Signature;
+use crate::nccl::validate::signature_log::SignatureLog;
 use crate::nccl::validate::validator::Validator;
 use crate::nccl::wait::explanation;
 use crate::nccl::wait::left_ranks;
@@ -35,7 +35,7 @@ impl Validator for InProcess {
     }
 
     fn on_departure(&self, inner: &Inner, end: &mut dyn FnMut(&Inner, &Error)) {
-        self.ledger.presence().close(inner.rank);
+        self.signatures.presence().close(inner.rank);
         for other in inner.clique_ranks() {
             if let Some(error) = left_ranks::of_closed(&other) {
                 end(&other, &error);
@@ -70,7 +70,7 @@ fn one(in_process: &InProcess, call: &Call<'_>) -> Result<Connects> {
     call.agreed.set(collective(in_process, call.comm, call.operation, &signature)?);
     in_order(in_process, call)?;
     passed(in_process, call)?;
-    let history = in_process.ledger.history(call.comm.rank);
+    let history = in_process.signatures.history(call.comm.rank);
     let is_first = call.count > 0 && call.comm.size > 1 && !history.knows_class(signature.class(bytes(call)));
     Ok(Connects::if_first(is_first))
 }
@@ -80,14 +80,14 @@ fn one(in_process: &InProcess, call: &Call<'_>) -> Result<Connects> {
 fn collective(in_process: &InProcess, inner: &Inner, operation: &'static str, signature: &Signature) -> Result<u64> {
     let mut patience = Patience::default();
     loop {
-        match in_process.ledger.collective(inner.rank, signature) {
+        match in_process.signatures.collective(inner.rank, signature) {
             Turn::Passed(entry) => {
                 inner.issued.compares_no_more();
                 return Ok(entry);
             }
             Turn::Wait => patience.wait(operation, &[inner], in_vain(operation), inner, || behind(inner))?,
             Turn::Differs => {
-                let difference = in_process.ledger.differ(inner.rank, signature);
+                let difference = in_process.signatures.differ(inner.rank, signature);
                 return Err(contradicted(in_process, inner, operation, &difference));
             }
         }
@@ -144,7 +144,7 @@ fn compare_order(
     let Err(Clash { peer, expected, got }) = step else { return Ok(()) };
     let expected = format!("an operation on {expected}, which shares its resources, as rank {peer} has issued");
     let got = format!("{} on {got}", what());
-    Err(in_process.ledger.decide(Verdict::new(rank, peer, expected, got)).error(operation))
+    Err(in_process.signatures.decide(Verdict::new(rank, peer, expected, got)).error(operation))
 }
 
 /// Compares a collective, which was agreed on, with messages if NCCL makes messages of it.
@@ -168,18 +168,18 @@ pub(super) fn exchange(
     operation: &'static str,
     what: impl Fn() -> String,
 ) -> Result<()> {
-    let (ledger, rank) = (&in_process.ledger, inner.rank);
-    let history = ledger.history(rank);
+    let (signatures, rank) = (&in_process.signatures, inner.rank);
+    let history = signatures.history(rank);
     history.exchange(kind);
     fence(Ordering::SeqCst);
     for peer in (0..inner.size).filter(|&peer| peer != rank) {
         for (end, exchanges) in
             [(End::Sender, history.exchanges(rank, peer)), (End::Receiver, history.exchanges(peer, rank))]
         {
-            let theirs = ledger.pair(rank, end, peer).waiting(end);
+            let theirs = signatures.pair(rank, end, peer).waiting(end);
             if let Some(theirs) = theirs.filter(|theirs| theirs.is_before(exchanges)) {
                 let (expected, got) = (theirs.mirrored().describe(peer), format!("{} before that", what()));
-                return Err(ledger.decide(Verdict::new(rank, peer, expected, got)).error(operation));
+                return Err(signatures.decide(Verdict::new(rank, peer, expected, got)).error(operation));
             }
         }
     }
@@ -201,17 +201,21 @@ pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: u
         // Both ends are in this group, which was looked at before.
         return Ok(Connects::Nothing);
     }
-    let history = in_process.ledger.history(rank);
+    let history = in_process.signatures.history(rank);
     let message = message_of(call, history, end, peer);
-    match in_process.ledger.message((rank, end), peer, message) {
-        Ok(met) if met.first && is_too_late(&in_process.ledger, (rank, end), peer, message.exchanges, met.number) => {
+    match in_process.signatures.message((rank, end), peer, message) {
+        Ok(met)
+            if met.first && is_too_late(&in_process.signatures, (rank, end), peer, message.exchanges, met.number) =>
+        {
             Err(too_late(in_process, call.comm, peer, Word::new(end, message), call.operation))
         }
         Ok(met) => {
             call.agreed.set(met.number);
             Ok(Connects::if_first(call.count > 0 && !history.knows_peer(peer, end)))
         }
-        Err(theirs) => Err(in_process.ledger.settle_message((rank, end), peer, theirs, message).error(call.operation)),
+        Err(theirs) => {
+            Err(in_process.signatures.settle_message((rank, end), peer, theirs, message).error(call.operation))
+        }
     }
 }
 
@@ -219,9 +223,15 @@ pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: u
 /// behind an exchange that the other end has come to without this message. If it has come to the
 /// message meanwhile, it has compared that.
 #[inline]
-pub(super) fn is_too_late(ledger: &Ledger, (rank, end): (usize, End), peer: usize, after: u64, number: u64) -> bool {
-    exchanges(ledger.history(peer), (rank, end), peer) > after
-        && ledger.pair(rank, end, peer).passed(end.other()) <= number
+pub(super) fn is_too_late(
+    signatures: &SignatureLog,
+    (rank, end): (usize, End),
+    peer: usize,
+    after: u64,
+    number: u64,
+) -> bool {
+    exchanges(signatures.history(peer), (rank, end), peer) > after
+        && signatures.pair(rank, end, peer).passed(end.other()) <= number
 }
 
 #[cold]
@@ -233,7 +243,7 @@ pub(super) fn too_late(
     operation: &'static str,
 ) -> Error {
     let expected = "all_to_all, gather or scatter before that".to_owned();
-    in_process.ledger.decide(Verdict::new(inner.rank, peer, expected, mine.describe(peer))).error(operation)
+    in_process.signatures.decide(Verdict::new(inner.rank, peer, expected, mine.describe(peer))).error(operation)
 }
 
 #[cold]
@@ -243,7 +253,7 @@ pub(super) fn contradicted(
     operation: &'static str,
     difference: &Difference,
 ) -> Error {
-    match in_process.ledger.settle(difference, || inner.refusal(operation)) {
+    match in_process.signatures.settle(difference, || inner.refusal(operation)) {
         Ok(verdict) => verdict.error(operation),
         Err(error) => error,
     }
@@ -263,7 +273,8 @@ pub(crate) fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Erro
 /// Who keeps this rank from its next collective.
 pub(super) fn behind(inner: &Inner) -> String {
     let Some(in_process) = inner.validation.in_process() else { return String::new() };
-    let behind = in_process.ledger.collectives().behind(inner.rank).map(|rank| in_process.ledger.whereabouts(rank));
+    let behind =
+        in_process.signatures.collectives().behind(inner.rank).map(|rank| in_process.signatures.whereabouts(rank));
     format!("rank {} is hundreds of collectives ahead; {}", inner.rank, explanation::list(behind, "; "))
 }
 
@@ -281,14 +292,14 @@ mod tests {
         let message = Message { element: ElementKind::U8.into(), count: 5, window: false, exchanges: 0, manner };
         for end in [End::Sender, End::Receiver] {
             for comes in [true, false] {
-                let ledger = Ledger::new(2, None);
-                let met = ledger.message((0, end), 1, message).unwrap();
-                assert!(met.first && !is_too_late(&ledger, (0, end), 1, 0, met.number));
+                let signatures = SignatureLog::new(2, None);
+                let met = signatures.message((0, end), 1, message).unwrap();
+                assert!(met.first && !is_too_late(&signatures, (0, end), 1, 0, met.number));
                 if comes {
-                    assert!(!ledger.message((1, end.other()), 0, message).unwrap().first);
+                    assert!(!signatures.message((1, end.other()), 0, message).unwrap().first);
                 }
-                ledger.history(1).exchange(Exchange::AllToAll);
-                assert_eq!(is_too_late(&ledger, (0, end), 1, 0, met.number), !comes, "{end:?}");
+                signatures.history(1).exchange(Exchange::AllToAll);
+                assert_eq!(is_too_late(&signatures, (0, end), 1, 0, met.number), !comes, "{end:?}");
             }
         }
     }

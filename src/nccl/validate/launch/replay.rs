@@ -40,7 +40,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Compares a launch with the other ranks. Returns its number in the ledger of each communicator. A
+/// Compares a launch with the other ranks. Returns its number in the signatures of each communicator. A
 /// thread that drives several ranks does not wait in one of them for another.
 pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, Failure> {
     let mut agreed: SmallVec<[u64; 4]> = parts.iter().map(|_| NOWHERE).collect();
@@ -54,14 +54,14 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
         open.retain(|at| {
             let part = &parts[*at];
             let Some((in_process, signature)) = part.comparison() else { return false };
-            match in_process.ledger.collective(part.inner.rank, &signature) {
+            match in_process.signatures.collective(part.inner.rank, &signature) {
                 Turn::Passed(entry) => {
                     part.inner.issued.compares_no_more();
                     agreed[*at] = entry;
                 }
                 Turn::Wait => return true,
                 Turn::Differs => {
-                    differs = Some((part, in_process, in_process.ledger.differ(part.inner.rank, &signature)));
+                    differs = Some((part, in_process, in_process.signatures.differ(part.inner.rank, &signature)));
                 }
             }
             false
@@ -117,13 +117,13 @@ fn message(in_process: &InProcess, inner: &Inner, (peer, end, numbers): &(usize,
         return Ok(());
     }
     messages_in_order(in_process, inner, OPERATION, peer, || "a graph with messages".to_owned())?;
-    let message = launched(in_process.ledger.history(rank), (rank, end), peer, numbers);
+    let message = launched(in_process.signatures.history(rank), (rank, end), peer, numbers);
     let exchanges = message.exchanges;
-    match in_process.ledger.message((rank, end), peer, message) {
-        Ok(met) if met.first && is_too_late(&in_process.ledger, (rank, end), peer, exchanges, met.number) => {
+    match in_process.signatures.message((rank, end), peer, message) {
+        Ok(met) if met.first && is_too_late(&in_process.signatures, (rank, end), peer, exchanges, met.number) => {
             Err(too_late(in_process, inner, peer, Word::new(end, message), OPERATION))
         }
         Ok(_) => Ok(()),
-        Err(theirs) => Err(in_process.ledger.settle_message((rank, end), peer, theirs, message).error(OPERATION)),
+        Err(theirs) => Err(in_process.signatures.settle_message((rank, end), peer, theirs, message).error(OPERATION)),
     }
 }

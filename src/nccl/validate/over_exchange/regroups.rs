@@ -294,7 +294,7 @@ fn judge(mut all: Vec<(usize, Does)>, own: usize) -> Verdict {
 }
 
 fn note_key(rank: usize) -> String {
-    format!("g/seat/{rank}")
+    format!("g/rank_device/{rank}")
 }
 
 fn read<T>(operation: &'static str, key: &str, bytes: &[u8], decode: impl Fn(&[u8]) -> Option<T>) -> Result<T> {

@@ -13,7 +13,7 @@ use crate::nccl::validate::board::Posted;
 use crate::nccl::validate::notes::{self, Note};
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::validate::split::Choice;
-use crate::nccl::validate::{history, ledger};
+use crate::nccl::validate::{history, signature_log};
 
 /// How many rounds pass before their notes are removed, all at once.
 const BATCH: u64 = 64;
@@ -83,7 +83,7 @@ impl OverExchange {
     pub(crate) fn absent(&self, round: &Round, missing: &[usize]) -> String {
         let passed = self.passed.load(Ordering::Relaxed);
         // They have passed as many collectives as this rank had before the round.
-        let where_to = |rank: &usize| ledger::whereabouts(*rank, passed, || self.last_of());
+        let where_to = |rank: &usize| signature_log::whereabouts(*rank, passed, || self.last_of());
         let all: Vec<_> = missing.iter().take(4).map(where_to).collect();
         let who = match missing {
             [one] => format!("rank {one}"),

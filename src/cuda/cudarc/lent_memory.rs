@@ -27,7 +27,7 @@ const BEFORE: u64 = 3 * ENTRY;
 /// And after: waits again, and an event that is recorded, or two.
 const AFTER: u64 = 4 * ENTRY;
 
-/// One piece on the desk: its number there, its address and its length.
+/// One piece on the lent: its number there, its address and its length.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
@@ -48,13 +48,13 @@ struct Part<'m> {
 }
 
 /// What is lent in one bracket.
-pub(super) struct Desk<'m> {
+pub(super) struct LentMemory<'m> {
     pair: Pair,
     parts: SmallVec<[Part<'m>; 2]>,
     open: bool,
 }
 
-impl<'m> Desk<'m> {
+impl<'m> LentMemory<'m> {
     /// An empty one, of this stream.
     pub(super) fn new(pair: Pair) -> Self {
         Self { pair, parts: SmallVec::new(), open: true }
@@ -190,7 +190,7 @@ fn until_unused(mut is_done: impl FnMut() -> Result<bool>) {
     }
 }
 
-impl Drop for Desk<'_> {
+impl Drop for LentMemory<'_> {
     fn drop(&mut self) {
         if self.open {
             let _ = self.settle();

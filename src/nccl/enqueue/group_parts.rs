@@ -9,7 +9,7 @@
 //! Communicators that share their resources have parts of their own, one communicator after the other, in the order of their lineages,
 //! which is the same for all ranks: they use the same channels, on which what comes first must do so everywhere.
 
-use super::weight::{MOST, Weight};
+use super::launch_cost::{MOST, Weight};
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::pair::End;

@@ -8,7 +8,7 @@ use crate::exchange::{Reader, Writer};
 
 /// The device of a rank, as ranks on it know it by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct RankDevice {
     host: String,
     /// As NCCL tells hosts apart: its name and a number drawn at its start, or what was said.
     host_id: String,
@@ -20,7 +20,7 @@ pub(crate) struct Seat {
     is_shared: bool,
 }
 
-impl Seat {
+impl RankDevice {
     /// That of this process.
     pub(crate) fn of(device: Device) -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
@@ -56,10 +56,10 @@ impl Seat {
 }
 
 /// Which two of all ranks have one device, and what to do about it.
-pub(crate) fn shared(seats: &[Seat]) -> Option<String> {
-    let pairs = (0..seats.len()).flat_map(|rank| (0..rank).map(move |other| (other, rank)));
-    let (one, other) = pairs.into_iter().find(|(one, other)| seats[*one].excludes(&seats[*other]))?;
-    let (Seat { host, bus, by, .. }, also) = (&seats[one], &seats[other].by);
+pub(crate) fn shared(rank_devices: &[RankDevice]) -> Option<String> {
+    let pairs = (0..rank_devices.len()).flat_map(|rank| (0..rank).map(move |other| (other, rank)));
+    let (one, other) = pairs.into_iter().find(|(one, other)| rank_devices[*one].excludes(&rank_devices[*other]))?;
+    let (RankDevice { host, bus, by, .. }, also) = (&rank_devices[one], &rank_devices[other].by);
     Some(format!(
         "ranks {one} and {other} have one device, {bus} of host {host}: rank {one} has it as {by}, rank {other} as {also}. Expected one for each rank: \
          Launch::device goes by the rank on the host, where GPUCOMM_DEVICE says nothing else; or CUDA_VISIBLE_DEVICES shows each \
@@ -73,27 +73,37 @@ mod tests {
 
     #[test]
     fn two_on_one_device_are_named() {
-        let seat = |host: &str, bus: &str, is_shared| Seat {
+        let rank_device = |host: &str, bus: &str, is_shared| RankDevice {
             host: "node".to_owned(),
             host_id: host.to_owned(),
             bus: bus.to_owned(),
             by: "device 0 with CUDA_VISIBLE_DEVICES=1".to_owned(),
             is_shared,
         };
-        let bytes = seat("a", "1", true).encode(Writer::default()).0;
-        assert_eq!(Seat::decode(&mut Reader(&bytes)), Some(seat("a", "1", true)));
+        let bytes = rank_device("a", "1", true).encode(Writer::default()).0;
+        assert_eq!(RankDevice::decode(&mut Reader(&bytes)), Some(rank_device("a", "1", true)));
         for len in 0..bytes.len() {
-            assert_eq!(Seat::decode(&mut Reader(&bytes[..len])), None);
+            assert_eq!(RankDevice::decode(&mut Reader(&bytes[..len])), None);
         }
-        let says = |seats: &[Seat]| shared(seats).unwrap_or_default();
-        let text = says(&[seat("a", "0", false), seat("a", "1", false), seat("b", "1", false), seat("a", "1", false)]);
+        let says = |rank_devices: &[RankDevice]| shared(rank_devices).unwrap_or_default();
+        let text = says(&[
+            rank_device("a", "0", false),
+            rank_device("a", "1", false),
+            rank_device("b", "1", false),
+            rank_device("a", "1", false),
+        ]);
         assert!(text.starts_with("ranks 1 and 3 have one device, 1 of host node: rank 1 has it as device 0"), "{text}");
         // On two hosts, and where nobody knows which device it is; and where both may.
         assert_eq!(
-            says(&[seat("a", "0", false), seat("b", "0", false), seat("c", "", false), seat("c", "", false)]),
+            says(&[
+                rank_device("a", "0", false),
+                rank_device("b", "0", false),
+                rank_device("c", "", false),
+                rank_device("c", "", false)
+            ]),
             ""
         );
-        assert_eq!(says(&[seat("a", "0", true), seat("a", "0", true)]), "");
-        assert!(!says(&[seat("a", "0", true), seat("a", "0", false)]).is_empty());
+        assert_eq!(says(&[rank_device("a", "0", true), rank_device("a", "0", true)]), "");
+        assert!(!says(&[rank_device("a", "0", true), rank_device("a", "0", false)]).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The ledger of a clique: its ranks compare what they are about to launch.
+//! The signatures of a clique: its ranks compare what they are about to launch.
 //!
 //! If a peer passes another count, NCCL can write beyond a buffer of this rank. So a rank launches
 //! an operation only if it equals what the first rank at that place of the sequence has written
@@ -26,7 +26,7 @@ use crate::hint::Apart;
 
 /// What the ranks of a clique share.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct SignatureLog {
     size: usize,
     collectives: Sequence,
     pairs: Box<[Pair]>,
@@ -36,7 +36,7 @@ pub(crate) struct Ledger {
     ballot: Ballot,
 }
 
-impl Ledger {
+impl SignatureLog {
     /// Of so many ranks, of a part ("of color" and so on) of other ranks perhaps.
     pub(crate) fn new(size: usize, part: Option<String>) -> Self {
         Self {

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::nvshmem::state::copies::{at_once, blocks_set, teams_set};
+use crate::nvshmem::state::block_teams::{at_once, blocks_set, teams_set};
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::meeting::{Kind, Plan};
 use crate::nvshmem::state::teams::TeamState;

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::core::{Core, patience};
 use super::guarded::{dropped, guarded};
+use super::health::Phase;
 use super::options::Rebuild;
 use super::queue::Queue;
+use super::rank_thread::Generation;
 use super::rebuild::rebuild;
-use super::seat::Generation;
 use super::task::Task;
 use super::threads::spawn;
-use super::vitals::Phase;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -103,7 +103,7 @@ fn look_for_late(core: &Core, generation: &Generation) {
     late.iter().for_each(|task| task.expire(not_begun(task)));
     late.into_iter().for_each(dropped);
     // What its thread is at, or a completion keeps, nobody else looks after.
-    if let Some(error) = generation.seats.iter().find_map(|seat| seat.late()) {
+    if let Some(error) = generation.rank_threads.iter().find_map(|rank_thread| rank_thread.late()) {
         core.fail(generation, &error);
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::at::At;
 use super::completion::{InFlight, Poller};
+use super::failure_reason::Reason;
 use super::guarded::{dropped, guarded};
 use super::lane::Lane;
 use super::order::Order;
 use super::queue::Queue;
 use super::task::{Begun, Task};
 use super::threads::{spawn, wait_for};
-use super::why::Reason;
 use crate::cuda::{Device, Stream};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ const STILL_AT_IT: &str = "the thread of the rank is still at it";
 
 /// One rank of a generation, in this process.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct RankThread {
     pub(super) generation: u64,
     pub(super) rank: usize,
     pub(super) size: usize,
@@ -47,7 +47,7 @@ pub(super) struct Seat {
 #[derive(Debug)]
 pub(super) struct Generation {
     pub(super) number: u64,
-    pub(super) seats: Vec<Arc<Seat>>,
+    pub(super) rank_threads: Vec<Arc<RankThread>>,
     pub(super) queues: Vec<(usize, Arc<Queue>)>,
     pub(super) order: Order,
     /// The threads that use the store. They end soon after the generation.
@@ -58,8 +58,8 @@ pub(super) struct Generation {
 
 impl Generation {
     /// Returns the rank, if it is in this process.
-    pub(super) fn seat(&self, rank: usize) -> Option<&Arc<Seat>> {
-        self.seats.iter().find(|seat| seat.rank == rank)
+    pub(super) fn rank_thread(&self, rank: usize) -> Option<&Arc<RankThread>> {
+        self.rank_threads.iter().find(|rank_thread| rank_thread.rank == rank)
     }
 
     /// Announces to the sequencer that a request was put into the queue of a rank. Returns true if those that wait for room must
@@ -75,47 +75,56 @@ impl Generation {
 
     /// Returns how many ranks there are, in all processes.
     pub(super) fn size(&self) -> usize {
-        self.seats.first().map_or(0, |seat| seat.size)
+        self.rank_threads.first().map_or(0, |rank_thread| rank_thread.size)
     }
 
     /// Returns how many requests are not answered.
     pub(super) fn left(&self) -> usize {
-        self.seats.iter().map(|seat| seat.queue.tasks() + seat.poller.left() + usize::from(seat.is_busy())).sum()
+        self.rank_threads
+            .iter()
+            .map(|rank_thread| {
+                rank_thread.queue.tasks() + rank_thread.poller.left() + usize::from(rank_thread.is_busy())
+            })
+            .sum()
     }
 
     /// Returns true if the devices are done with everything on the streams of the ranks here, also with requests that were answered
     /// when they were enqueued.
     pub(super) fn is_idle(&self) -> bool {
-        self.seats.iter().all(|seat| seat.stream.is_idle().unwrap_or(true))
+        self.rank_threads.iter().all(|rank_thread| rank_thread.stream.is_idle().unwrap_or(true))
     }
 
     /// Returns the error of a rank here that waits for a rank that has left.
     pub(super) fn waits_in_vain(&self) -> Option<Error> {
-        self.seats.iter().find_map(|seat| seat.waits_in_vain(&seat.left.lock(), &*seat.communicator()?))
+        self.rank_threads
+            .iter()
+            .find_map(|rank_thread| rank_thread.waits_in_vain(&rank_thread.left.lock(), &*rank_thread.communicator()?))
     }
 
     /// Returns how many operations its first rank here has issued.
     pub(super) fn issued(&self) -> Totals {
-        let communicator = self.seats.first().and_then(|seat| seat.communicator());
+        let communicator = self.rank_threads.first().and_then(|rank_thread| rank_thread.communicator());
         communicator.map(|communicator| communicator.inner().issued.totals()).unwrap_or_default()
     }
 
     /// Returns true if one of its devices is lost.
     pub(super) fn lost(&self) -> Option<Error> {
-        let mut errors = self.seats.iter().filter_map(|seat| seat.stream.query().err());
+        let mut errors = self.rank_threads.iter().filter_map(|rank_thread| rank_thread.stream.query().err());
         errors.find(|error| matches!(error, Error::DeviceLost { .. }))
     }
 
     /// Returns why one of its communicators has ended, if one has.
     pub(super) fn failure(&self) -> Option<Error> {
-        self.seats.iter().filter_map(|seat| seat.communicator()).find(|comm| is_over(comm)).map(|comm| {
-            let ended = || Error::Aborted { operation: "World", reason: "a communicator has ended".to_owned() };
-            comm.cause().unwrap_or_else(ended)
-        })
+        self.rank_threads.iter().filter_map(|rank_thread| rank_thread.communicator()).find(|comm| is_over(comm)).map(
+            |comm| {
+                let ended = || Error::Aborted { operation: "World", reason: "a communicator has ended".to_owned() };
+                comm.cause().unwrap_or_else(ended)
+            },
+        )
     }
 }
 
-impl Seat {
+impl RankThread {
     pub(super) fn new(
         generation: u64,
         communicator: Communicator,
@@ -197,10 +206,10 @@ impl Seat {
     /// Starts its threads. They call `alarm` with errors that end the communicator and, if there are other ranks, with the error of each
     /// request that was not enqueued.
     pub(super) fn start(self: &Arc<Self>, spin: Duration, alarm: impl Fn(&Error) + Send + 'static) -> Result<()> {
-        let (seat, poller) = (Arc::clone(self), Arc::clone(&self.poller));
+        let (rank_thread, poller) = (Arc::clone(self), Arc::clone(&self.poller));
         let run = move || {
-            seat.run(spin, &alarm);
-            seat.poller.close();
+            rank_thread.run(spin, &alarm);
+            rank_thread.poller.close();
         };
         let actor = spawn(format!("gpucomm-rank-{}", self.rank), run)?;
         let watcher = spawn(format!("gpucomm-done-{}", self.rank), move || poller.run());
