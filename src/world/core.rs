@@ -10,7 +10,7 @@ use super::completion::Poller;
 use super::counters::{Counters, count};
 use super::failure_reason::{Reason, SUBMIT};
 use super::forked;
-use super::health::{Phase, Vitals};
+use super::health::{Phase, HealthState};
 use super::listen;
 use super::note::Note;
 use super::options::{WhileDown, WorldOptions};
@@ -40,7 +40,7 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) options: WorldOptions,
-    pub(super) vitals: Arc<Vitals>,
+    pub(super) health_state: Arc<HealthState>,
     pub(super) counters: Arc<Counters>,
     pub(super) source: Mutex<Source>,
     /// Held by who rebuilds it, or ends it.
@@ -86,7 +86,7 @@ impl Core {
     pub(super) fn new(options: WorldOptions, source: Source) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             options,
-            vitals: Arc::new(Vitals::new()),
+            health_state: Arc::new(HealthState::new()),
             counters: Arc::default(),
             source: Mutex::new(source),
             turn: Mutex::default(),
@@ -127,7 +127,7 @@ impl Core {
     /// The generation has failed: nothing more comes to it, and what waits is told at once.
     pub(super) fn fail(&self, generation: &Generation, cause: &Error) {
         let first = generation.cause.set(cause.clone()).is_ok();
-        if self.vitals.down(generation.number, cause) {
+        if self.health_state.down(generation.number, cause) {
             count(&self.counters.lost);
         }
         if first {
@@ -193,8 +193,8 @@ impl Core {
 
     /// Begins a generation of these ranks.
     pub(super) fn begin(&self, communicators: Vec<Communicator>) -> Result<()> {
-        let before = self.vitals.health().size;
-        let number = self.vitals.now().0 + 1;
+        let before = self.health_state.health().size;
+        let number = self.health_state.now().0 + 1;
         let size = communicators.first().map_or(0, Communicator::size);
         let elsewhere = size > communicators.len();
         // Who submits meanwhile waits for this.
@@ -214,7 +214,7 @@ impl Core {
         let alive = Arc::new(AtomicBool::new(true));
         let made = self.make(number, communicators, &queues, &alive).map(|generation| {
             *self.now.lock() = Some(Arc::clone(&generation));
-            (self.vitals.up(number, size), generation)
+            (self.health_state.up(number, size), generation)
         });
         drop(next);
         for (rank, queue) in waiting {
@@ -333,7 +333,7 @@ impl Core {
 
     /// Whether that generation goes on, or has yet to begin.
     fn is_up(&self, number: u64) -> bool {
-        match self.vitals.now() {
+        match self.health_state.now() {
             (now, Phase::Up) => now == number,
             (now, Phase::Down) => now < number,
             // What is drained still needs its order, and is told of ranks that end.
@@ -347,7 +347,7 @@ impl Core {
     /// Where a request for a rank of a generation goes, if not refused.
     pub(super) fn way(&self, number: u64, rank: usize) -> Result<Way<'_>, (Reason, Error)> {
         let mut next = self.next.lock();
-        match self.vitals.now() {
+        match self.health_state.now() {
             (_, Phase::Closed) => Err((Reason::Closed, refused("the world was shut down".to_owned()))),
             (now, Phase::Up) if now == number => {
                 drop(next);
@@ -371,7 +371,7 @@ impl Core {
     }
 
     fn down(&self) -> Error {
-        let cause = self.vitals.health().cause;
+        let cause = self.health_state.health().cause;
         cause.map_or_else(|| refused("the world is down".to_owned()), |cause| cause.later("World"))
     }
 

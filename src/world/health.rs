@@ -63,12 +63,12 @@ struct State {
 }
 
 #[derive(Debug)]
-pub(super) struct Vitals {
+pub(super) struct HealthState {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Vitals {
+impl HealthState {
     pub(super) fn new() -> Self {
         let health = Health { generation: 0, phase: Phase::Down, size: 0, cause: None, attempt: None };
         let state = State { health, changes: 0, ended: true, wakers: HashMap::new(), watches: 0 };
@@ -191,18 +191,18 @@ impl Vitals {
 /// ```
 #[derive(Debug)]
 pub struct HealthWatch {
-    vitals: Arc<Vitals>,
+    health_state: Arc<HealthState>,
     number: u64,
     seen: u64,
 }
 
 impl HealthWatch {
-    pub(super) fn new(vitals: &Arc<Vitals>) -> Self {
-        let (number, seen) = forked::lock(&vitals.state).map_or_else(Default::default, |mut state| {
+    pub(super) fn new(health_state: &Arc<HealthState>) -> Self {
+        let (number, seen) = forked::lock(&health_state.state).map_or_else(Default::default, |mut state| {
             state.watches += 1;
             (state.watches, state.changes)
         });
-        Self { vitals: Arc::clone(vitals), number, seen }
+        Self { health_state: Arc::clone(health_state), number, seen }
     }
 
     /// A future of the next change.
@@ -228,7 +228,7 @@ impl Future for Changed<'_> {
         let watch = &mut *self.get_mut().0;
         // Wakers are user code: none is cloned or dropped under the lock, which threads take on which others depend.
         let waker = context.waker().clone();
-        let Some(mut state) = forked::lock(&watch.vitals.state) else {
+        let Some(mut state) = forked::lock(&watch.health_state.state) else {
             return Poll::Ready(Health::lost_by_a_fork());
         };
         if state.changes != watch.seen {
@@ -246,7 +246,7 @@ impl Future for Changed<'_> {
 
 impl Drop for HealthWatch {
     fn drop(&mut self) {
-        let waker = forked::lock(&self.vitals.state).and_then(|mut state| state.wakers.remove(&self.number));
+        let waker = forked::lock(&self.health_state.state).and_then(|mut state| state.wakers.remove(&self.number));
         drop(waker);
     }
 }

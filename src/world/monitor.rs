@@ -42,16 +42,16 @@ fn run(core: &Weak<Core>) {
         if guarded(|| round(&core, &mut ended, &mut plan)) == Some(false) {
             return;
         }
-        let vitals = Arc::clone(&core.vitals);
+        let health_state = Arc::clone(&core.health_state);
         // Nobody else may have it: then it is dropped here.
         dropped(core);
-        vitals.sleep(&mut seen, INTERVAL);
+        health_state.sleep(&mut seen, INTERVAL);
     }
 }
 
 /// Looks after a world once; whether there is more to look after. `ended` is the last generation that was ended.
 fn round(core: &Arc<Core>, ended: &mut u64, plan: &mut Option<Plan>) -> bool {
-    match core.vitals.now() {
+    match core.health_state.now() {
         // What is drained keeps its deadlines.
         (_, Phase::Closed) => match core.now() {
             Some(generation) if core.pending() > 0 || !core.is_settled() => {
@@ -129,10 +129,10 @@ fn begin_end(core: &Arc<Core>) {
 }
 
 fn end(core: &Core) {
-    if let (Some(generation), Some(cause)) = (core.now(), core.vitals.health().cause) {
+    if let (Some(generation), Some(cause)) = (core.now(), core.health_state.health().cause) {
         core.end(&generation, &cause, patience(&cause));
     }
-    core.vitals.ended();
+    core.health_state.ended();
 }
 
 /// On a thread of its own: this one looks after deadlines meanwhile.
@@ -159,12 +159,12 @@ fn try_again(core: &Arc<Core>, number: u64, plan: &mut Option<Plan>) {
     let spawned = spawn("gpucomm-rebuild", move || {
         let deadline = Deadline::after(own.options.init.timeout);
         if let Some(Err(error)) = guarded(|| rebuild(&own, members, &deadline)) {
-            own.vitals.attempted(&error, attempt);
+            own.health_state.attempted(&error, attempt);
         }
         own.rebuilding.store(false, Ordering::Release);
     });
     if let Err(error) = spawned {
         core.rebuilding.store(false, Ordering::Release);
-        core.vitals.attempted(&error, attempt);
+        core.health_state.attempted(&error, attempt);
     }
 }

@@ -286,7 +286,7 @@ impl Rank {
 
     /// Whether the generation is not the one that takes requests.
     fn is_over(&self) -> bool {
-        self.core.vitals.now() != (self.terms.generation, Phase::Up)
+        self.core.health_state.now() != (self.terms.generation, Phase::Up)
     }
 
     /// Puts a request into the queue. The place, where that is not taken, is the caller's to drop.

@@ -26,8 +26,8 @@ pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Res
         return Err(deadline.error(OPERATION, "another attempt is under way"));
     };
     // Only now, as somebody else may have had the turn, whose generation has failed too.
-    while !core.vitals.wait_ended(deadline) {
-        match core.vitals.now() {
+    while !core.health_state.wait_ended(deadline) {
+        match core.health_state.now() {
             (_, Phase::Up) => return Ok(()),
             (_, Phase::Closed) => return Err(usage("the world was shut down")),
             // It was up a moment ago, and has failed since.

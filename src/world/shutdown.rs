@@ -45,7 +45,7 @@ const LEAST: Duration = Duration::from_millis(100);
 pub(super) fn shut_down_in_drop(core: &Core) {
     // The threads that would end are not in a forked child.
     // A shutdown that has ended it, or has given up, has waited already.
-    if is_forked() || matches!(core.vitals.now(), (_, Phase::Closed)) {
+    if is_forked() || matches!(core.health_state.now(), (_, Phase::Closed)) {
         return;
     }
     let how = if std::thread::panicking() { Shutdown::Abort } else { Shutdown::Drain };
@@ -75,7 +75,7 @@ fn finish(
 ) -> Result<()> {
     // Who rebuilds it may take longer, and ends what comes of that: the world is closed then.
     let _turn = core.turn_until(work);
-    if !core.vitals.closed() {
+    if !core.health_state.closed() {
         return Ok(());
     }
     core.close_next();
@@ -84,7 +84,7 @@ fn finish(
         return Ok(());
     };
     // What others are told is that it has failed, where it has.
-    let failed = core.vitals.health().cause;
+    let failed = core.health_state.health().cause;
     let done = match (&failed, how) {
         (Some(cause), _) => Err(cause.clone()),
         (None, Shutdown::Drain) => drain(core, &generation, work),

@@ -194,7 +194,7 @@ impl World {
 
     /// How many ranks the generation has, here and elsewhere; that of the last one where it is down.
     pub fn size(&self) -> usize {
-        self.core.vitals.health().size
+        self.core.health_state.health().size
     }
 
     /// The devices of the ranks that this process has, in their order.
@@ -211,7 +211,7 @@ impl World {
     /// [`Error::InvalidArgument`] where this process has no such rank; [`Error::InvalidUsage`] in a forked child.
     pub fn rank(&self, rank: usize) -> Result<Rank> {
         refuse_in_child("World::rank", "CUDA")?;
-        let (number, phase) = self.core.vitals.now();
+        let (number, phase) = self.core.health_state.now();
         let now = self.core.now();
         let known = now.as_ref().and_then(|now| now.rank_thread(rank)).map(|rank_thread| rank_thread.device);
         if known.is_none() {
@@ -225,7 +225,7 @@ impl World {
 
     /// The ranks of this process.
     pub fn ranks(&self) -> Vec<Rank> {
-        let (number, phase) = self.core.vitals.now();
+        let (number, phase) = self.core.health_state.now();
         let number = if phase == Phase::Down { number + 1 } else { number };
         let rank_threads = self.core.now().map(|now| now.rank_threads.clone()).unwrap_or_default();
         rank_threads
@@ -270,12 +270,12 @@ impl World {
     /// # }
     /// ```
     pub fn health(&self) -> Health {
-        self.core.vitals.health()
+        self.core.health_state.health()
     }
 
     /// Tells when that changes.
     pub fn watch(&self) -> HealthWatch {
-        HealthWatch::new(&self.core.vitals)
+        HealthWatch::new(&self.core.health_state)
     }
 
     /// What it has done so far.
