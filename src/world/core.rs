@@ -10,7 +10,7 @@ use super::completion::Poller;
 use super::counters::{Counters, count};
 use super::failure_reason::{Reason, SUBMIT};
 use super::forked;
-use super::health::{Phase, HealthState};
+use super::health::{HealthState, Phase};
 use super::listen;
 use super::note::Note;
 use super::options::{WhileDown, WorldOptions};

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::order::OrderUse;
-use crate::nvshmem::state::watchdog::Awaited;
+use crate::nvshmem::state::wait_state::Awaited;
 use crate::sys;
 
 /// How a kernel is launched: how many blocks there are, how many threads each of them has, and how much shared memory.

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::code::check;
-use crate::nvshmem::state::watchdog::Awaited;
+use crate::nvshmem::state::wait_state::Awaited;
 use crate::sys;
 
 /// Kernels that call NVSHMEM find what they need in a variable of their module, which the library fills.

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::meeting::{Kind, Plan};
-use crate::nvshmem::state::watchdog::Awaited;
+use crate::nvshmem::state::wait_state::Awaited;
 use crate::sys;
 
 /// A queue pair, as kernels take it (`nvshmemx_qp_handle_t`). What goes by one of them is not held up by what goes by others. Made by

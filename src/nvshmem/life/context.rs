@@ -13,7 +13,7 @@ use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::meeting::{Kind, Plan};
 use crate::nvshmem::state::status::Status;
-use crate::nvshmem::state::watchdog::Awaited;
+use crate::nvshmem::state::wait_state::Awaited;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 

@@ -22,7 +22,7 @@ use crate::nvshmem::state::environment::{self, is_set};
 use crate::nvshmem::state::inner::{Found, Inner};
 use crate::nvshmem::state::meeting::{Kind, Plan};
 use crate::nvshmem::state::status::Status;
-use crate::nvshmem::state::watchdog::{Awaited, Watchdog};
+use crate::nvshmem::state::{wait_state::Awaited, watchdog::Watchdog};
 use crate::{known_bugs, sys, version};
 
 impl ContextBuilder {

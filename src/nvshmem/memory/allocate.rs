@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::meeting::{Kind, Plan};
-use crate::nvshmem::state::watchdog::Awaited;
+use crate::nvshmem::state::wait_state::Awaited;
 use crate::sys;
 
 /// The greatest alignment: that of the pages that the heap is made of.

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::state::meeting::{Kind, Plan};
-use crate::nvshmem::state::watchdog::Awaited;
+use crate::nvshmem::state::wait_state::Awaited;
 
 /// Memory that all PEs have allocated together: so many elements on each. Any PE puts to and gets from it on any other.
 ///

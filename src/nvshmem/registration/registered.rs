@@ -14,7 +14,7 @@ use crate::nvshmem::life::context::Context;
 use crate::nvshmem::registration::registrable::Registrable;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::inner::Inner;
-use crate::nvshmem::state::watchdog::Awaited;
+use crate::nvshmem::state::wait_state::Awaited;
 use crate::sys;
 
 /// Memory of this PE that the library knows, a [`DeviceBuffer`] or a [`PinnedBuffer`](crate::PinnedBuffer), so that it can be the local operand of a put or a get

@@ -14,7 +14,7 @@ use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::settle::Settled;
-use crate::nvshmem::state::watchdog::Awaited;
+use crate::nvshmem::state::wait_state::Awaited;
 use crate::nvshmem::sync::signal::{Signal, SignalOp};
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;

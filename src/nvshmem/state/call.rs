@@ -3,7 +3,7 @@
 use super::inner::Inner;
 use super::order::OrderUse;
 use super::settle::Death;
-use super::watchdog::Awaited;
+use super::wait_state::Awaited;
 use crate::cuda::{Busy, Lend, Quiet, Stream, undisturbing};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::inner::Inner;
 use super::meeting::{Kind, Plan};
 use super::teams::TeamState;
-use super::watchdog::Awaited;
+use super::wait_state::Awaited;
 use crate::cuda::{Busy, Device, Quiet};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};

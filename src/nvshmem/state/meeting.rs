@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::board::{WORDS, Words};
 use super::inner::Inner;
 use super::teams::{AT_ONCE as TEAMS, TeamState};
-use super::watchdog::Awaited;
+use super::wait_state::Awaited;
 use super::word_exchange::TIMEOUT;
 use crate::cuda::{Busy, Quiet};
 use crate::error::{Error, Result};

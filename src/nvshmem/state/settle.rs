@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::inner::Inner;
 use super::order::Order;
-use super::watchdog::{Awaited, Waiting};
+use super::wait_state::Awaited;
+use super::waiting::Waiting;
 use crate::cuda::{Access, Lends, Turns, Used, Waits, waited_in_vain};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};

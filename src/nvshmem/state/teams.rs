@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::block_teams::given_back;
 use super::lateness::Last;
 use super::order::Order;
-use super::watchdog::Awaited;
+use super::wait_state::Awaited;
 use crate::error::Result;
 use crate::lock::{Mutex, MutexGuard};
 use crate::sys;

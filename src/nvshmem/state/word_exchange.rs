@@ -11,7 +11,7 @@ use super::notes::Point;
 use super::order::OrderUse;
 use super::settle::Death;
 use super::teams::TeamState;
-use super::watchdog::Awaited;
+use super::wait_state::Awaited;
 use crate::cuda::{Address, Lend};
 use crate::deadline::Deadline;
 use crate::error::Result;

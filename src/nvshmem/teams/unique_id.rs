@@ -11,7 +11,7 @@ use crate::nvshmem::pe::TeamPe;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::meeting::{EXTRA, Kind, Plan};
 use crate::nvshmem::state::teams::key;
-use crate::nvshmem::state::watchdog::Awaited;
+use crate::nvshmem::state::wait_state::Awaited;
 use crate::sys;
 
 /// An id for one team: made on one PE, sent to the other members by any means, and used once. See [`Context::team`].
