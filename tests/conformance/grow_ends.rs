@@ -328,3 +328,30 @@ fn the_end_of_a_communicator_ends_the_wait_of_a_grow_over_an_exchange() {
         still_works(1);
     });
 }
+
+/// All ranks are inside NCCL in a grow, to which the new rank never comes. A revoke ends that, and the communicator with it.
+#[test]
+fn a_revoke_ends_a_grow_inside_nccl() {
+    since(FIRST, 60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let devices = &places()[..ranks];
+            let old = clique(&devices[..ranks - 1]);
+            old.spmd(use_it).unwrap();
+            let _invitation = old.rank(0).invite(1).unwrap();
+            std::thread::scope(|scope| {
+                let grows: Vec<_> =
+                    old.ranks().iter().map(|comm| scope.spawn(|| comm.grow(1).map(drop).unwrap_err())).collect();
+                // They are inside NCCL, which says so to nobody.
+                std::thread::sleep(slower(1.0));
+                let begin = Instant::now();
+                let revoked = old.rank(0).revoke("a test").map(drop).unwrap_err();
+                assert!(matches!(revoked, Error::Aborted { .. }), "{revoked:?}");
+                for grow in grows {
+                    let error = grow.join().unwrap();
+                    assert!(error.to_string().contains("revoked"), "{error}");
+                }
+                assert!(begin.elapsed() < slower(10.0), "{:?}", begin.elapsed());
+            });
+        }
+    });
+}

@@ -8,10 +8,14 @@ use std::time::{Duration, Instant};
 
 #[cfg(nccl_ge_2_29_7)]
 use gpucomm::nccl::Suspend;
+#[cfg(nccl_ge_2_29)]
+use gpucomm::{Communicator, nccl::InitOptions};
 use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp, Stream, UniqueId, group, sys};
 
 #[cfg(nccl_ge_2_29_7)]
 use crate::support::newer::since;
+#[cfg(nccl_ge_2_29)]
+use crate::support::places;
 use crate::support::process::{Role, spawn};
 use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
 
@@ -208,6 +212,44 @@ fn one_for_which_others_wait_in_a_call_of_all_ranks() {
                 thread::scope(|scope| {
                     for comm in rig.clique.ranks() {
                         scope.spawn(move || drop(comm.revoked().expect("it stays revoked").split(Some(0), 0).unwrap()));
+                    }
+                });
+            }
+        }
+    });
+}
+
+/// Rank 0 is inside NCCL in a split or a shrink, to which the other ranks have not come. A revoke ends that, and others are made of it.
+#[cfg(nccl_ge_2_29)]
+#[test]
+fn one_whose_rank_waits_inside_nccl() {
+    watched(90.0, || {
+        for ranks in rank_counts(&[3]) {
+            for shrinks in [false, true] {
+                let (id, places) = (UniqueId::new().unwrap(), &places()[..ranks]);
+                let options = InitOptions { timeout: slower(40.0), ..InitOptions::default() };
+                // SAFETY: the ranks issue the same operations, but for what the revoke interrupts.
+                let init = |rank| unsafe { Communicator::init_rank_with(places[rank], ranks, &id, rank, &options) };
+                let all: Vec<_> = thread::scope(|scope| {
+                    let starts: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || init(rank).unwrap())).collect();
+                    starts.into_iter().map(|start| start.join().unwrap()).collect()
+                });
+                thread::scope(|scope| {
+                    let waits = scope.spawn(|| match shrinks {
+                        true => all[0].shrink(&[2]).map(drop),
+                        false => all[0].split(Some(0), 0).map(drop),
+                    });
+                    // It meets nobody before.
+                    thread::sleep(slower(1.0));
+                    let begin = Instant::now();
+                    all[0].revoke("the test revokes").unwrap();
+                    let ended = waits.join().unwrap();
+                    assert!(matches!(ended, Err(Error::Revoked { .. })), "{ended:?}");
+                    assert!(begin.elapsed() < slower(15.0), "{:?}", begin.elapsed());
+                });
+                thread::scope(|scope| {
+                    for comm in &all[..2] {
+                        scope.spawn(|| drop(comm.revoked().expect("it stays revoked").shrink(&[2]).unwrap()));
                     }
                 });
             }

@@ -48,13 +48,14 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Returns why the communicator will not grow by this invitation: it has ended, or was revoked, before all ranks had come to grow
-    /// it.
+    /// Returns why the communicator will not grow by this invitation: it has ended before it has grown, or was revoked before all ranks
+    /// had come to grow it.
     pub(crate) fn cannot_grow(&self, operation: &'static str) -> Option<Error> {
-        self.local_ranks.growth.get().filter(|open| open.id == self.id && !open.begun)?;
+        let open = self.local_ranks.growth.get().filter(|open| open.id == self.id)?;
         let dropped = || "the communicator that has invited this rank was dropped".to_owned();
         match self.inner.upgrade() {
             Some(inner) if inner.is_suspended() => None,
+            Some(inner) if open.begun => inner.ended_error(operation),
             Some(inner) => inner.refusal(operation),
             None => Some(Error::Aborted { operation, reason: dropped() }),
         }

@@ -19,9 +19,12 @@ use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::inner::Inner;
 
 /// Aborts `members` after a failure that the other ranks do not know, and on which they wait, but not after a revoke: that leaves
-/// communicators of which others can be made. Returns the error for the caller.
-fn failed(members: &[&Inner], operation: &'static str, error: Error) -> Error {
-    if matches!(error, Error::Revoked { .. }) && members.iter().all(|inner| inner.is_revoked()) {
+/// communicators of which others can be made. Returns the error for the caller. If the call was `interruptible`, it had begun on active
+/// communicators, and NCCL returns errors of its own when a revoke interrupts it.
+fn failed(members: &[&Inner], operation: &'static str, interruptible: bool, error: Error) -> Error {
+    let revoked = members.iter().all(|inner| inner.is_revoked());
+    if revoked && (interruptible || matches!(error, Error::Revoked { .. })) {
+        let error = members.iter().find_map(|inner| inner.refusal(operation)).unwrap_or(error);
         // Ranks of other processes may wait for this one within NCCL.
         members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &error));
         return error;

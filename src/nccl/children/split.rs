@@ -63,7 +63,7 @@ pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[As
     settle(operation, members)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let children = restoring(|| together(operation, members, &asked, helpers))
-        .map_err(|error| failed(&refs, operation, error))??;
+        .map_err(|error| failed(&refs, operation, true, error))??;
     Ok(wanted(children, asks))
 }
 

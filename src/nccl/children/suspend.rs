@@ -65,7 +65,7 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
             start_abort(&members.iter().flat_map(|inner| inner.clique_ranks()).collect::<Vec<_>>(), error);
         })
     });
-    suspended.map_err(|error| failed(&refs, operation, error))
+    suspended.map_err(|error| failed(&refs, operation, false, error))
 }
 
 /// Resumes `members`, which one thread drives. If other ranks do not come in time, they stay
@@ -96,7 +96,7 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
             Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
             error
         }
-        error => failed(&refs, operation, error),
+        error => failed(&refs, operation, false, error),
     })
 }
 

@@ -16,6 +16,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
 use std::{slice, thread};
 
 use super::abort::start_abort;
@@ -57,6 +58,9 @@ impl Wish {
         }
     }
 }
+
+/// How long a call that NCCL does not leave after a revoke may take from then on.
+const REVOKED: Duration = Duration::from_secs(1);
 
 /// One rank of a communicator that asks for a child.
 pub(crate) struct Part {
@@ -100,13 +104,15 @@ pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result
     }
     let parents: Vec<_> = asked.iter().map(|one| Arc::clone(&one.parent)).collect();
     let places: Vec<_> = asked.iter().map(|one| one.child.clone()).collect();
+    // NCCL hears of no revoke within a grow.
+    let is_deaf = asked.iter().any(|one| matches!(one.wish, Wish::Grow { .. }));
     let division = Division(asked);
     begin_visits(parents.iter().map(|parent| &**parent), operation)?;
     let (sender, receiver) = mpsc::sync_channel(0);
     if let Some(helper) = helpers.first() {
         helper.run(move || division.run(&sender));
     }
-    let born = wait(operation, &parents, &receiver)?;
+    let born = wait_unless_revoked(operation, &parents, is_deaf, &receiver)?;
     let deadline = deadline_of(&parents);
     let mut children = Vec::with_capacity(parents.len());
     let mut admitted = Ok(());
@@ -135,7 +141,19 @@ pub(crate) fn deadline_of(parents: &[Arc<Inner>]) -> Deadline {
 /// Waits for a call inside `parents` that another thread makes, and ends their visits if it returns
 /// in time. Aborts them if it does not.
 pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &Receiver<Result<T>>) -> Result<T> {
+    wait_unless_revoked(operation, parents, false, split)
+}
+
+/// As [`wait`]. If NCCL does not hear of a revoke within the call (`is_deaf`), and the call does not
+/// return soon after one, aborts the parents.
+fn wait_unless_revoked<T>(
+    operation: &'static str,
+    parents: &[Arc<Inner>],
+    is_deaf: bool,
+    split: &Receiver<Result<T>>,
+) -> Result<T> {
     let deadline = deadline_of(parents);
+    let mut revoked: Option<Deadline> = None;
     loop {
         let ended = match split.recv_timeout(deadline.remaining().min(LOOK)) {
             Ok(born) => {
@@ -147,6 +165,12 @@ pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &R
                 .iter()
                 .find_map(|parent| parent.stayed_inside(operation).or_else(|| parent.ended_error(operation))),
         };
+        let refusal = parents.iter().filter(|_| is_deaf).find_map(|parent| parent.refusal(operation));
+        if let Some(error) = refusal.filter(|_| revoked.get_or_insert(Deadline::after(REVOKED)).expired()) {
+            let reason = format!("NCCL has not left a call that does not end with a revoke: {error}");
+            start_abort(&cliques_of(parents), &Error::Aborted { operation, reason });
+            return Err(error);
+        }
         let late = || {
             let inside: Vec<_> =
                 parents.iter().map(|parent| explanation::stays_inside(parent, parent.visit())).collect();
@@ -155,11 +179,15 @@ pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &R
         if let Some(error) = ended.or_else(|| deadline.expired().then(late)) {
             // Before the locks are given back: no thread begins a visit beside the one that goes
             // on.
-            let cliques: Vec<_> = parents.iter().flat_map(|parent| parent.clique_ranks()).collect();
-            start_abort(&cliques, &error);
+            start_abort(&cliques_of(parents), &error);
             return Err(error);
         }
     }
+}
+
+/// All ranks of the cliques of `parents`.
+fn cliques_of(parents: &[Arc<Inner>]) -> Vec<Arc<Inner>> {
+    parents.iter().flat_map(|parent| parent.clique_ranks()).collect()
 }
 
 /// A child of `parent`, with all that it inherits.

@@ -121,7 +121,7 @@ fn what_was_dropped_goes_with_the_context() {
             }
             let mut world = ctx.world().unwrap();
             let config = TeamConfig::default();
-            let teams: Vec<_> = (0..30).map(|_| world.split_strided(TeamPe(0), 1, 1, &config).unwrap()).collect();
+            let teams: Vec<_> = (0..20).map(|_| world.split_strided(TeamPe(0), 1, 1, &config).unwrap()).collect();
             let buffers: Vec<_> = (0..10).map(|_| ctx.alloc::<u32>(10).unwrap()).collect();
             drop((teams, buffers, world));
             assert!(ctx.finalize().unwrap().is_empty());
