@@ -33,6 +33,9 @@ impl Communicator {
     /// Each process revokes its own ranks. NCCL waits there for those that it has connections with on the same machine, until these revoke as
     /// well, end, or die: so let every rank revoke that is there.
     ///
+    /// NCCL does not leave a [grow](Communicator::grow) after a revoke. If a rank is still inside one a second later, the communicator is
+    /// aborted.
+    ///
     /// What was split off from it goes on. Windows and registrations stay until it is dropped, or closed, which aborts it then.
     ///
     /// # Errors
