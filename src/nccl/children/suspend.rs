@@ -17,7 +17,7 @@ use std::sync::mpsc::{self, SyncSender};
 use super::failed;
 use super::regroup::{is_told, meet};
 use super::split::settle;
-use crate::cuda::{self, Device, Quiet, restoring, undisturbing};
+use crate::cuda::{self, Device, Quiet, restoring};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::in_group;
 use crate::nccl::flight::files::Trouble;
@@ -27,6 +27,7 @@ use crate::nccl::memory::{retire, statistics};
 use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
+use crate::nccl::raw::group::grouped;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::regroup::Plan;
@@ -176,10 +177,7 @@ impl Asked {
             Ask::Suspend(_) => "ncclCommSuspend",
             Ask::Resume => "ncclCommResume",
         };
-        // SAFETY: the group is ended below: nothing in between panics or returns.
-        check("ncclGroupStart", unsafe { sys::ncclGroupStart() })?;
-        let mut result = Ok(());
-        for inner in &self.members {
+        let ask = |inner: &Arc<Inner>| {
             let raw = inner.handle().raw();
             let code = match self.ask {
                 // SAFETY: the communicator is live during its visit, which ends after this, and
@@ -189,9 +187,8 @@ impl Asked {
                 // SAFETY: as above; it is suspended.
                 Ask::Resume => unsafe { sys::ncclCommResume(raw) },
             };
-            result = result.and(check(function, code).map_err(|error| error.of_rank(inner.rank)));
-        }
-        // SAFETY: this thread has opened the group above. After an error NCCL does nothing.
-        result.and(undisturbing(|| check(function, unsafe { sys::ncclGroupEnd() })))
+            check(function, code).map_err(|error| error.of_rank(inner.rank))
+        };
+        grouped(function, || self.members.iter().try_for_each(ask))
     }
 }

@@ -19,6 +19,7 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::Record;
 use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::check;
+use crate::nccl::raw::group::grouped;
 use crate::nccl::validate::meeting::Peers;
 use crate::nccl::validate::pair::End;
 use crate::nccl::wait::entry;
@@ -242,20 +243,16 @@ pub(crate) fn connect(
         room.or_else(|error| inner.refusal(operation).map(drop).ok_or(error))?;
     }
     entry::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;
-    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
-    let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
-    if result.is_ok() {
-        for (inner, stream, peers) in &parts {
+    let result = grouped("ncclGroupEnd", || {
+        parts.iter().try_for_each(|(inner, stream, peers)| {
             let handle = members[place(inner.id, members)].handle;
-            for (peer, end) in peers.iter() {
+            peers.iter().try_for_each(|(peer, end)| {
                 // SAFETY: the handle is live during a visit, and the peer makes the other end.
                 let (function, code) = unsafe { link(peer, end, stream, handle) };
-                result = result.and(check::check(function, code));
-            }
-        }
-        // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
-        result = result.and(check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() }));
-    }
+                check::check(function, code)
+            })
+        })
+    });
     for (inner, stream, _) in &parts {
         inner.end_visit();
         stream.count(LAUNCH);

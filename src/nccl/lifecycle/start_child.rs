@@ -28,6 +28,7 @@ use crate::nccl::rank::gate::Lock;
 use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::{Inner, LocalRanks, Parts, next_id};
 use crate::nccl::raw::check::check;
+use crate::nccl::raw::group::grouped;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
@@ -244,16 +245,7 @@ impl Division {
 
     fn call(&mut self) -> Result<Vec<Option<Born>>> {
         let function = self.0.first().map_or("ncclGroupEnd", |one| one.wish.function());
-        // SAFETY: the group is ended below: nothing in between panics or returns.
-        let mut result = check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
-        if result.is_ok() {
-            for one in &mut self.0 {
-                result = result.and(one.ask());
-            }
-            // SAFETY: this thread has opened the group above. After an error NCCL starts none.
-            result = result.and(check(function, unsafe { sys::ncclGroupEnd() }));
-        }
-        result?;
+        grouped(function, || self.0.iter_mut().try_for_each(Asked::ask))?;
         self.0.iter().map(|one| one.child.as_ref().map(|place| one.born(place)).transpose()).collect()
     }
 }
@@ -330,16 +322,15 @@ impl Drop for Division {
             }
         }
         // At the same time: if they are the last of their ranks, each waits for the others.
-        // SAFETY: the group is ended below: nothing in between panics or returns.
-        let _ = unsafe { sys::ncclGroupStart() };
-        for one in &left {
-            // SAFETY: nobody else has it, and its parent does not need it any more. No thread is
-            // inside a communicator that shares its resources, and none revokes or frees one: all
-            // are ready, and wait for this child.
-            let _ = unsafe { sys::ncclCommAbort(one.handle.raw()) };
-        }
-        // SAFETY: this thread has opened the group above.
-        let _ = unsafe { sys::ncclGroupEnd() };
+        let _ = grouped("ncclGroupEnd", || {
+            for one in &left {
+                // SAFETY: nobody else has it, and its parent does not need it any more. No thread is
+                // inside a communicator that shares its resources, and none revokes or frees one: all
+                // are ready, and wait for this child.
+                let _ = unsafe { sys::ncclCommAbort(one.handle.raw()) };
+            }
+            Ok(())
+        });
         self.0.iter().filter_map(|one| one.child.as_ref()).for_each(|place| place.local_ranks.withdraw());
     }
 }

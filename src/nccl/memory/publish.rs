@@ -5,13 +5,14 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cuda::{Allocation, undisturbing};
+use crate::cuda::Allocation;
 use crate::error::Result;
 use crate::known_bugs::ENDLESS_WINDOWS;
 use crate::nccl::enqueue::point;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Handle;
 use crate::nccl::raw::check;
+use crate::nccl::raw::group::grouped;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::entry::{Entered, begin_visits};
 use crate::sys;
@@ -56,18 +57,14 @@ pub(super) fn together(
         point::write_down(inner, guard, operation, &signature(at), piece.entry);
     }
     begin_visits(members.iter().map(|inner| &***inner), operation)?;
-    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
-    let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
-    if result.is_ok() {
-        for (((_, handle), piece), window) in entered.iter().zip(&pieces).zip(&mut windows) {
+    let result = grouped(FUNCTION, || {
+        entered.iter().zip(&pieces).zip(&mut windows).try_for_each(|(((_, handle), piece), window)| {
             // SAFETY: a live communicator during a visit, memory that was mapped as one and is there until the window is taken away, and
             // a place for the window, which is written when the group ends.
             let code = unsafe { sys::ncclCommWindowRegister(*handle, piece.ptr, piece.bytes, window, flags) };
-            result = result.and(check::check(FUNCTION, code));
-        }
-        // SAFETY: this thread has opened the group above. The windows are registered on it, where there is one.
-        result = result.and(undisturbing(|| check::check(FUNCTION, unsafe { sys::ncclGroupEnd() })));
-    }
+            check::check(FUNCTION, code)
+        })
+    });
     let known = members.iter().zip(windows).zip(pieces).map(|((inner, window), piece)| {
         // Before the visit ends: an abort takes those off that it finds.
         let number = piece.number;

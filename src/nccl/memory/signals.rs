@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use super::retire;
 use super::retire::Member;
-use crate::cuda::{LAUNCH, Stream, restoring, undisturbing};
+use crate::cuda::{LAUNCH, Stream, restoring};
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
 use crate::nccl::enqueue::{graph_usage, in_group};
 use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check;
+use crate::nccl::raw::group::grouped;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::entry::{begin_visits, enter_all};
@@ -95,14 +96,4 @@ fn together(operation: &'static str, approaching: &mut [Member<'_>], streams: &[
         guard.works.enqueued(inner.fate(), stream, |base| inner.new_work(base));
     }
     result
-}
-
-/// Makes calls as one group of NCCL.
-fn grouped(function: &'static str, calls: impl FnOnce() -> Result<()>) -> Result<()> {
-    // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
-    check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() })?;
-    let made = calls();
-    // SAFETY: this thread has opened the group above. What NCCL allocates there it allocates on it, where there is one communicator.
-    let ended = undisturbing(|| check::check(function, unsafe { sys::ncclGroupEnd() }));
-    made.and(ended)
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod data_type;
+pub(crate) mod group;
 pub(crate) mod handle;
 pub(crate) mod outside;
 #[cfg(nccl_ge_2_30_4)]
