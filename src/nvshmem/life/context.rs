@@ -227,7 +227,7 @@ impl Context {
         inner.poll_work(OPERATION, &deadline, &Awaited::All, &what, || Ok(busy.is_over()))?;
         let ((buffers, bytes), teams) = if attached {
             // The library goes on, and would keep what was dropped.
-            inner.free_all_dropped(OPERATION)?;
+            inner.free_all_dropped(OPERATION, &deadline)?;
             (inner.dropped.held(), inner.teams.held())
         } else {
             inner.meet(&Plan::new(OPERATION, Kind::Finalize))?;

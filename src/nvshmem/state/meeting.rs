@@ -9,6 +9,7 @@ use super::teams::{AT_ONCE as TEAMS, TeamState};
 use super::wait_state::Awaited;
 use super::word_exchange::TIMEOUT;
 use crate::cuda::{Busy, Quiet};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -206,11 +207,13 @@ impl Inner {
     ///
     /// A meeting looks at a part of the blocks and teams. A PE that has more which it could free, and has freed some in one of the
     /// last meetings, says so, and all come again.
-    pub(crate) fn free_all_dropped(&self, operation: &'static str) -> Result<()> {
-        let (mut before, mut in_vain, deadline) = (usize::MAX, 0, self.deadline());
+    pub(crate) fn free_all_dropped(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
+        let devices = [self.device];
+        let (mut before, mut in_vain, mut busy) = (usize::MAX, 0, Busy::with(&devices));
         loop {
-            // Beside a capture or work of another thread this PE frees nothing. Such a meeting is not in vain, until the deadline.
-            let is_ready = self.is_ready_in_a_moment(&[self.device]) || deadline.expired();
+            // Beside a capture or work of another thread this PE frees nothing. Such a meeting is not in vain, until the deadline. Work that begins
+            // later does not count: there may always be some.
+            let is_ready = self.is_over_in_a_moment(&mut busy, &devices) || deadline.expired();
             let blocks = self.dropped.list()?.iter().filter(|(_, free)| *free).count();
             let teams = self.teams.free()?.len();
             in_vain = if blocks + teams < before { 0 } else { in_vain + usize::from(is_ready) };

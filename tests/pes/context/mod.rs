@@ -1,6 +1,7 @@
 //! How NVSHMEM starts and ends in a process.
 
 mod again;
+mod busy;
 mod deaths;
 mod ends;
 mod late;

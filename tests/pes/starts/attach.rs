@@ -1,12 +1,13 @@
 //! Where somebody else has started the library.
 
 use std::mem::MaybeUninit;
+use std::time::Instant;
 
 use gpucomm::nvshmem::{Context, Status, TeamConfig, TeamPe, UniqueId};
 use gpucomm::{Error, Stream, sys};
 
 use super::works;
-use crate::support::{SIZES, Seat, as_pes, errors, given_up_busy};
+use crate::support::{SIZES, Seat, WorkLoop, as_pes, errors, given_up_busy, slower};
 
 /// Starts it, as a library in C would, on a device that is in use.
 fn start(seat: &Seat) {
@@ -72,6 +73,28 @@ fn what_is_forgotten_is_reported() {
         let leaks = ctx.finalize().unwrap();
         assert_eq!((leaks.buffers, leaks.bytes), (1, 40));
         works(seat, attached(seat));
+        finalize();
+    });
+}
+
+/// Another thread always has work on the device of PE 0, which can free memory that PE 1 has forgotten: the end takes no longer than its timeout.
+#[test]
+fn an_end_beside_a_loop() {
+    as_pes(&[2], |seat| {
+        start(seat);
+        let limit = slower(3.0);
+        let ctx = seat.start_as(Context::builder().device(seat.device).timeout(limit).attach()).unwrap();
+        let memory = ctx.alloc::<u32>(10).unwrap();
+        let busy = (seat.pe == 0).then(|| WorkLoop::start(seat.device, limit.mul_f32(0.05)));
+        if seat.pe == 0 {
+            drop(memory)
+        } else {
+            std::mem::forget(memory)
+        }
+        let begin = Instant::now();
+        assert_eq!(ctx.finalize().unwrap().buffers, 1);
+        assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
+        drop(busy);
         finalize();
     });
 }

@@ -25,6 +25,7 @@ mod seed;
 #[path = "../../support/slower.rs"]
 mod slower;
 mod theirs;
+mod work_loop;
 
 pub use given_up::given_up_busy;
 pub use here::{Here, with_context, with_contexts};
@@ -34,6 +35,7 @@ pub use parent::{End, as_pes, as_pes_of, as_pes_that_end, as_pes_that_end_with, 
 pub use seat::Seat;
 pub use slower::slower;
 pub use theirs::Theirs;
+pub use work_loop::WorkLoop;
 
 /// The numbers of PEs.
 pub const SIZES: [usize; 4] = [1, 2, 3, 4];
