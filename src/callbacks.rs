@@ -69,6 +69,21 @@ pub(crate) fn run(call: impl FnOnce() + Send + 'static) {
     wakes.notify_one();
 }
 
+/// Drops a value, whose destructor may be the user's, on another thread. Waits until it is dropped, but no longer than `within`.
+#[cfg(feature = "nvshmem")]
+pub(crate) fn drop_within(value: impl Send + 'static, within: Duration) {
+    let (running, ended) = std::sync::mpsc::channel::<()>();
+    run(move || {
+        // Closes the channel, also if the destructor panics.
+        let _running = running;
+        drop(value);
+    });
+    // A forked child drops nothing.
+    if !is_forked() {
+        let _ = ended.recv_timeout(within);
+    }
+}
+
 /// Wakes a task, by another thread unless the waker is one of [`this_thread`].
 pub(crate) fn wake(waker: Waker) {
     if unparks(&waker) {

@@ -12,6 +12,7 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::nvshmem::life::context::Context;
 use crate::nvshmem::registration::registrable::Registrable;
+use crate::nvshmem::state::abandoned::Object;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::wait_state::Awaited;
@@ -174,12 +175,9 @@ fn end(inner: &Inner, buffer: &impl Registrable, operation: &'static str, deadli
 fn leave(inner: &Inner, buffer: impl Registrable) {
     let mut kept = ManuallyDrop::new(Some(buffer));
     inner.left.add(Box::new(move |inner, operation| {
-        let Some(buffer) = &*kept else { return true };
+        let buffer = kept.as_ref()?;
         let over = inner.is_finalized() || end(inner, buffer, operation, &Deadline::after(Duration::ZERO)).is_ok();
-        if over {
-            drop(kept.take());
-        }
-        over
+        over.then(|| kept.take().map(|buffer| Box::new(buffer) as Object)).flatten()
     }));
 }
 

@@ -3,6 +3,7 @@
 mod again;
 mod busy;
 mod deaths;
+mod destructors;
 mod ends;
 mod late;
 mod starts;

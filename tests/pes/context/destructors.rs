@@ -1,0 +1,67 @@
+//! Destructors of users that block or panic: no meeting and no end waits for them.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use gpucomm::nvshmem::Context;
+use gpucomm::{DeviceBuffer, Stream};
+
+use crate::support::gate::Gate;
+use crate::support::{Seat, as_pes, slower};
+
+/// An object whose destructor does not return until the other end of the channel is dropped.
+struct Blocks {
+    until: Receiver<()>,
+    /// Gets a message when the destructor begins.
+    begins: Sender<()>,
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        let _ = self.begins.send(());
+        let _ = self.until.recv();
+    }
+}
+
+/// Drops registered memory of this PE while a stream uses it. Its owner's destructor blocks until the sender is dropped.
+fn drop_in_use(seat: &Seat, ctx: &Context) -> (Sender<()>, Receiver<()>) {
+    let (stream, gate, timeout) = (Stream::new(seat.device).unwrap(), Gate::default(), gpucomm::default_timeout());
+    let ((let_go, until), (begins, begun)) = (channel(), channel());
+    let memory = DeviceBuffer::<u32>::zeroed(&stream, 1024).unwrap();
+    stream.synchronize().unwrap();
+    let (ptr, owner) = (memory.as_raw(), (memory, Blocks { until, begins }));
+    // SAFETY: so many elements, which the owner keeps and nobody else uses.
+    let foreign = unsafe { DeviceBuffer::<u32>::from_raw_parts(seat.device, ptr, 1024, owner) }.unwrap();
+    let mut registered = ctx.register(foreign).unwrap();
+    gate.hold(&stream).unwrap();
+    registered.as_slice_mut().fill(&stream, 3).unwrap();
+    gpucomm::set_default_timeout(Duration::from_millis(20));
+    drop(registered);
+    gpucomm::set_default_timeout(timeout);
+    gate.open();
+    stream.synchronize().unwrap();
+    (let_go, begun)
+}
+
+#[test]
+fn a_meeting_beside_the_destructor_of_an_owner() {
+    as_pes(&[2], |seat| {
+        let limit = slower(4.0);
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let in_use = (seat.pe == 0).then(|| drop_in_use(seat, &ctx));
+        seat.meet();
+        drop(ctx.alloc::<u32>(10).unwrap());
+        if let Some((let_go, begun)) = in_use {
+            begun.recv_timeout(limit).expect("the meeting has ended the memory");
+            drop(let_go);
+        }
+        let in_use = (seat.pe == 1).then(|| drop_in_use(seat, &ctx));
+        seat.meet();
+        // This end also ends the memory.
+        let begin = Instant::now();
+        ctx.finalize().unwrap();
+        assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
+        drop(in_use);
+        seat.start().unwrap().finalize().unwrap();
+    });
+}
