@@ -249,13 +249,12 @@ impl Context {
             })?;
         }
         inner.set_over();
+        once::ended();
         inner.watchdog.finalized(&deadline);
         if !attached {
             // What graphs have of it goes with them: the library knows none of it any more.
             inner.left.end(&inner, OPERATION);
         }
-        drop(self);
-        once::ended();
         Ok(Leaks { buffers, bytes, teams })
     }
 }

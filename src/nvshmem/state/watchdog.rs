@@ -13,6 +13,7 @@ use super::notes::{Absent, Notes, Point, within};
 use super::questions::Questions;
 use super::wait_state::{Awaited, TAKE, WaitState};
 use super::waiting::{Waiting, why};
+use crate::callbacks;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
@@ -173,8 +174,10 @@ impl Watchdog {
         if let Some(thread) = &self.thread {
             let _ = thread.lock().recv_timeout(TAKE);
         }
-        let questions = self.shared.questions.lock().take();
-        drop(questions);
+        // The destructor of the store may be the user's.
+        if let Some(questions) = self.shared.questions.lock().take() {
+            callbacks::drop_within(questions, TAKE);
+        }
     }
 }
 

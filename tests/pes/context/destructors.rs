@@ -7,7 +7,7 @@ use gpucomm::nvshmem::Context;
 use gpucomm::{DeviceBuffer, Stream};
 
 use crate::support::gate::Gate;
-use crate::support::{Seat, as_pes, slower};
+use crate::support::{Fate, Hooked, Seat, as_pes, slower};
 
 /// An object whose destructor does not return until the other end of the channel is dropped.
 struct Blocks {
@@ -63,5 +63,42 @@ fn a_meeting_beside_the_destructor_of_an_owner() {
         assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
         drop(in_use);
         seat.start().unwrap().finalize().unwrap();
+    });
+}
+
+/// Runs when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// The context is the last owner of a store, whose destructor panics on PE 0, and blocks on PE 1.
+#[test]
+fn an_end_that_drops_the_store() {
+    as_pes(&[2], |seat| {
+        let limit = slower(4.0);
+        let ((let_go, until), (begins, begun)) = (channel::<()>(), channel());
+        let (pe, until) = (seat.pe, std::sync::Mutex::new(until));
+        let last = OnDrop(move || {
+            let _ = begins.send(());
+            assert!(pe != 0, "on purpose");
+            let _ = until.lock().unwrap().recv();
+        });
+        let exchange = Hooked::join(seat, move |_, _| {
+            let _ = &last;
+            Fate::Answers
+        });
+        let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(limit)).unwrap();
+        drop(exchange);
+        ctx.barrier_all().unwrap();
+        let begin = Instant::now();
+        ctx.finalize().unwrap();
+        assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
+        begun.recv_timeout(limit).expect("the end has dropped the store");
+        seat.start().unwrap().finalize().unwrap();
+        drop(let_go);
     });
 }
