@@ -19,12 +19,14 @@ use crate::cuda::{Busy, Device, Quiet};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// How long work under way may take without another meeting: also at most an eighth of the shortest timeout.
+/// How long work under way may take without another meeting: also at most [`PART`] of the shortest timeout.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// How long a PE waits at most for its device until it meets the others again. They wait for it in that meeting, for a quarter of their
-/// timeout at least, so this is also at most an eighth of the shortest timeout.
+/// How long a PE waits at most for its device until it meets the others again: also at most [`PART`] of the shortest timeout.
 const ROUND: Duration = Duration::from_millis(500);
+
+/// The others wait in a meeting for a quarter of their timeout at least. A round and a moment are half of that.
+const PART: u32 = 16;
 
 /// A meeting at which all were ready.
 struct Met {
@@ -86,7 +88,7 @@ impl Inner {
     /// Returns true if the work `busy` of these devices is done in a moment, and nothing is captured there then.
     pub(super) fn is_over_in_a_moment(&self, busy: &mut Busy, devices: &[Device]) -> bool {
         let mut look = || Ok((busy.is_over() && Quiet::can_be_kept(devices)).then_some(()));
-        Deadline::after(MOMENT.min(self.shortest.time() / 8)).until(&mut look).is_ok_and(|ready| ready.is_some())
+        Deadline::after(MOMENT.min(self.shortest.time() / PART)).until(&mut look).is_ok_and(|ready| ready.is_some())
     }
 
     /// Meets all PEs for `plan` until nothing is captured on the device of any of them. Returns the PEs that are not able to do it.
@@ -122,7 +124,7 @@ impl Inner {
                 return Err(Error::Timeout { operation: plan.operation, timeout, detail });
             }
             rounds += 1;
-            let round = deadline.remaining().min(self.shortest.time() / 8).min(ROUND);
+            let round = deadline.remaining().min(self.shortest.time() / PART).min(ROUND);
             match wait(&Deadline::after(round)) {
                 // The others learn the result in the next meeting.
                 Ok(()) | Err(Error::Timeout { .. }) => {}

@@ -1,7 +1,8 @@
 //! Whether this PE has come to a meeting so late that another one may have given up on it.
 //!
-//! Nobody waits in a meeting before this PE has come to the one before it. A PE that waits gives up at its timeout, or soon after it knows that another
-//! one has ended. So, if less time has passed since then than either of these takes, nobody has given up, and nobody need be asked.
+//! Nobody waits in a meeting before this PE has come to the one before it. A PE that waits gives up when its time is over, of which it has a [`least`]
+//! in each meeting, or soon after it knows that another one has ended. So, if less time has passed since then than either of these takes, nobody has
+//! given up, and nobody need be asked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +24,11 @@ impl Last {
     }
 }
 
+/// How long a PE with this timeout waits in a meeting before it gives up, at least. If its call has waited before, it has no more than that.
+pub(super) fn least(timeout: Duration) -> Duration {
+    timeout / 4
+}
+
 /// The shortest timeout of the PEs that are known, in milliseconds.
 pub(crate) struct Shortest(AtomicU64);
 
@@ -41,12 +47,11 @@ impl Shortest {
         Duration::from_millis(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether a PE may have given up that has waited since `since`, or for who knows how long. It does so no sooner than `soonest`, or at its timeout. An
-    /// eighth of either is left for threads that run late.
+    /// Whether a PE may have given up that has waited since `since`, or for who knows how long. It does so no sooner than `soonest`, or after its
+    /// [`least`] time. An eighth of either is left for threads that run late.
     pub(crate) fn may_be_over(&self, since: Option<Instant>, soonest: Duration) -> bool {
-        let shortest = self.0.load(Ordering::Relaxed);
-        let soonest = shortest.min(milliseconds(soonest));
-        since.is_none_or(|since| milliseconds(since.elapsed()) >= soonest - soonest / 8)
+        let soonest = least(self.time()).min(soonest);
+        since.is_none_or(|since| since.elapsed() >= soonest - soonest / 8)
     }
 }
 
@@ -66,7 +71,7 @@ mod tests {
         let soonest = Duration::from_secs(60);
         assert!(!shortest.may_be_over(since(2000), soonest));
         assert!(shortest.may_be_over(since(2000), Duration::from_millis(600)));
-        shortest.hear([600_000, 2000].into_iter());
+        shortest.hear([600_000, 8000].into_iter());
         assert!(shortest.may_be_over(since(2000), soonest) && shortest.may_be_over(since(1800), soonest));
         assert!(!shortest.may_be_over(Some(Instant::now()), soonest) && shortest.may_be_over(None, soonest));
     }

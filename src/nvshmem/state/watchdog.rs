@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use super::death_watch::{ASKS, LOOK, REST};
-use super::lateness::Shortest;
+use super::lateness::{Shortest, least};
 use super::notes::{Absent, Notes, Point, within};
 use super::questions::Questions;
 use super::wait_state::{Awaited, TAKE, WaitState};
@@ -71,8 +71,8 @@ impl Watchdog {
         let shared = &self.shared;
         let _over = shared.begin(operation, timeout, awaited, true);
         let number = shared.now().calls;
-        // Of a call that has waited before, the rest of its time, but a quarter at least: the others may be in this call already.
-        let spent = timeout.saturating_sub(SharedDeadline::within(timeout).remaining()).min(timeout / 4 * 3);
+        // Of a call that has waited before, the rest of its time, but some at least: the others may be in this call already.
+        let spent = timeout.saturating_sub(SharedDeadline::within(timeout).remaining()).min(timeout - least(timeout));
         let deadline = Cell::new(Deadline::after(timeout).sooner(spent));
         let (is_up, is_passed) = Default::default();
         call(&Waiting { shared, number, operation, timeout, awaited, deadline, is_up, is_passed })

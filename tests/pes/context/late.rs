@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[cfg(nvshmem_ge_3_3)]
 use gpucomm::nvshmem::Place;
 use gpucomm::nvshmem::{Context, Status, TeamConfig, TeamPe};
-use gpucomm::{Error, Result};
+use gpucomm::{Error, Result, Stream};
 
 use crate::support::{Fate, Hooked, Seat, as_pes, as_pes_with, errors, slower};
 
@@ -135,6 +135,31 @@ fn a_late_member_of_a_part_is_told_that_the_other_has_given_up() {
         seat.meet();
         println!("1 passed");
         std::process::exit(0);
+    });
+}
+
+/// PE 0 has waited for its own work for most of its timeout, so it waits for a quarter of that in the meetings of its end. The device of PE 1 takes
+/// longer for the second of them: both end, or both fail.
+#[test]
+fn an_end_with_one_that_is_late_by_less_than_the_timeout() {
+    let limit = slower(1.0);
+    let faults = format!("late=rank1@op4:{}ms", limit.mul_f32(0.4).as_millis());
+    as_pes_with(&[2], &[("GPUCOMM_EMULATOR_FAULTS", &faults)], |seat| {
+        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        if ctx.status() == Status::LimitedMpg {
+            leave(Some(ctx));
+        }
+        let stream = Stream::new(seat.device).unwrap();
+        seat.meet();
+        if seat.pe == 0 {
+            stream.launch_host(move || std::thread::sleep(limit.mul_f32(0.9))).unwrap();
+        } else {
+            std::thread::sleep(limit.mul_f32(0.88));
+        }
+        let ended = ctx.finalize();
+        let all = seat.gather(&ended.is_ok().to_string());
+        assert!(all.iter().all(|ended| *ended == all[0]), "{all:?}: {ended:?}");
+        leave(None);
     });
 }
 
