@@ -93,9 +93,8 @@ impl<D: Doing> Run for Going<D> {
 pub(crate) fn enqueue<D: Doing>(pe: &Arc<Pe>, (handle, place): (cudaStream_t, Place), doing: D) -> Outcome {
     let name = report::call();
     let stream = stream::find(handle).map_err(|error| cuda("the stream", error))?;
-    // A copy goes on the stream of any device, whichever is current.
-    let is_copy = doing.is_copy(pe);
-    if !is_copy && stream.device.ordinal != pe.device.ordinal {
+    // A copy goes on the stream of any device.
+    if !doing.is_copy(pe) && stream.device.ordinal != pe.device.ordinal {
         return Err(wrong(format!(
             "the stream is one of device {}, expected one of device {}, that of PE {}",
             stream.device.ordinal,
@@ -103,10 +102,10 @@ pub(crate) fn enqueue<D: Doing>(pe: &Arc<Pe>, (handle, place): (cudaStream_t, Pl
             pe.me()
         )));
     }
-    // The library launches kernels, for which the device of the stream has to be current.
-    if !is_copy && device::current_device() != pe.device.ordinal {
+    // A kernel needs the device of its stream to be current. A copy fails if the memory is not mapped for the current device.
+    if device::current_device() != pe.device.ordinal {
         return Err(wrong(format!(
-            "the current device is {}, expected {}, that of PE {}: CUDA refuses the launch, and the library ends the process",
+            "the current device is {}, expected {}, that of PE {}: CUDA refuses it, and the library ends the process",
             device::current_device(),
             pe.device.ordinal,
             pe.me()

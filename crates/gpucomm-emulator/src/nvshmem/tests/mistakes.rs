@@ -27,12 +27,25 @@ pub(super) const SCENES: &[(&str, Scene)] = &[
         mistake(|| _ = unsafe { nvshmem_fcollectmem(0, memory.add(1).cast(), memory.cast(), 16) });
     }),
     ("another current device", |stage| {
+        let memory = stage.words(1, 0);
+        unsafe { assert_eq!(cudaSetDevice(1), cudaError::cudaSuccess) };
+        mistake(|| unsafe { nvshmemx_signal_op_on_stream(memory, 1, NVSHMEM_SIGNAL_SET, 0, stage.stream) });
+    }),
+    ("a copy beside another current device", |stage| {
         let memory = stage.words(2, 0);
         unsafe { assert_eq!(cudaSetDevice(1), cudaError::cudaSuccess) };
-        // Copies go on.
-        assert_eq!(unsafe { nvshmem_signal_fetch(memory) }, 0);
-        unsafe { nvshmemx_putmem_on_stream(memory.add(1).cast(), memory.cast(), 8, 0, stage.stream) };
-        mistake(|| unsafe { nvshmemx_signal_op_on_stream(memory, 1, NVSHMEM_SIGNAL_SET, 0, stage.stream) });
+        mistake(|| unsafe { nvshmemx_putmem_on_stream(memory.add(1).cast(), memory.cast(), 8, 0, stage.stream) });
+    }),
+    ("a copy on a stream of another device", |stage| {
+        let (memory, ok, mut there) = (stage.words(2, 0), cudaError::cudaSuccess, null_mut());
+        unsafe {
+            assert_eq!(cudaSetDevice(1), ok);
+            assert_eq!(cudaStreamCreateWithPriority(&mut there, cudaStreamNonBlocking, 0), ok);
+            assert_eq!(cudaSetDevice(0), ok);
+            // The copy goes on, and a kernel does not.
+            nvshmemx_putmem_on_stream(memory.add(1).cast(), memory.cast(), 8, 0, there);
+        }
+        mistake(|| unsafe { nvshmemx_signal_op_on_stream(memory, 1, NVSHMEM_SIGNAL_SET, 0, there) });
     }),
     ("an element in a capture", |stage| {
         let memory = stage.words(1, 0);
@@ -221,6 +234,8 @@ fn what_ends_the_process_is_reported() {
         ("a signal between words", "is not aligned to 8 bytes"),
         ("overlapping buffers", "overlap, expected them apart"),
         ("another current device", "the current device is 1"),
+        ("a copy beside another current device", "the current device is 1"),
+        ("a copy on a stream of another device", "the stream is one of device 1"),
         ("an element in a capture", "a stack that is gone"),
         ("a predefined team", "is there from the start"),
         ("freed twice", "is no allocation"),
