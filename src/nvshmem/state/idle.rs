@@ -25,7 +25,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// How long a PE waits at most for its device until it meets the others again: also at most [`PART`] of the shortest timeout.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// The others wait in a meeting for a quarter of their timeout at least. A round and a moment are half of that.
+/// The others wait in a meeting for a quarter of their timeout at least. A round, and two moments in the next meeting, are less than that.
 const PART: u32 = 16;
 
 /// A meeting at which all were ready.

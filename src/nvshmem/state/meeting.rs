@@ -178,9 +178,10 @@ impl Inner {
         }
         words[KEYS - extra.len()..KEYS].copy_from_slice(extra);
         let mut keys = self.teams.to_destroy()?;
-        // The library waits for the whole device when it destroys a team, so that is left to a later meeting while the device is busy.
-        let is_idle = || quiet && Busy::with(&[self.device]).is_over();
-        if !keys.is_empty() && !is_idle() {
+        // The library waits for the whole device when it destroys a team. So that is left to a later meeting if the work of the device takes longer
+        // than a moment.
+        let devices = [self.device];
+        if !keys.is_empty() && !(quiet && self.is_over_in_a_moment(&mut Busy::with(&devices), &devices)) {
             keys.clear();
         }
         words[KEYS..KEYS + keys.len()].copy_from_slice(&keys);

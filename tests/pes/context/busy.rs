@@ -1,6 +1,6 @@
 //! Devices on which another thread always has work under way.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[cfg(nvshmem_ge_3_3)]
 use gpucomm::nvshmem::{Context, Team};
@@ -39,5 +39,23 @@ fn splits_and_ends_beside_a_loop() {
         assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
         drop(busy);
         seat.start().unwrap().finalize().unwrap();
+    });
+}
+
+/// Teams that are dropped while the device is never idle are destroyed, and make room for others.
+#[test]
+fn dropped_teams_make_room_beside_a_loop() {
+    as_pes(&[1, 2], |seat| {
+        let ctx = seat.start().unwrap();
+        if ctx.status() != Status::LimitedMpg {
+            let busy = WorkLoop::start(seat.device, Duration::from_millis(5));
+            let (mut world, config) = (ctx.world().unwrap(), TeamConfig::default());
+            // More than there can be at once.
+            for _ in 0..150 {
+                drop(world.split_strided(TeamPe(0), 1, 1, &config).unwrap());
+            }
+            drop((busy, world));
+        }
+        ctx.finalize().unwrap();
     });
 }
