@@ -15,7 +15,6 @@ use crate::cuda::{Address, Device, Quiet, Stream, memory_at, undisturbing};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, TcpPlace};
-use crate::nvshmem::state::block_teams::check_blocks;
 use crate::nvshmem::state::board::Board;
 use crate::nvshmem::state::code::check;
 use crate::nvshmem::state::environment::{self, is_set};
@@ -90,7 +89,6 @@ type Given<'a> = Option<(u32, &'a mut sys::nvshmemx_init_attr_t)>;
 /// As [`ContextBuilder::init`].
 unsafe fn start(builder: ContextBuilder, given: Given<'_>) -> Result<Context> {
     version::check_nvshmem()?;
-    check_blocks(INIT)?;
     // A library that runs already has read its variables.
     if !matches!(builder.bootstrap, Some(Bootstrap::Running)) {
         environment::check(INIT)?;
@@ -230,6 +228,7 @@ unsafe fn begin_under(
     if alone {
         // From here on the library has been called.
         once::spoilt();
+        environment::record();
     }
     starting.is_told = true;
     // SAFETY: as the caller promises.

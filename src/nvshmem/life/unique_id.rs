@@ -7,6 +7,7 @@ use crate::cuda::outside_host_functions;
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::nvshmem::state::code::check;
+use crate::nvshmem::state::environment;
 use crate::{sys, version};
 
 /// An id for one start of NVSHMEM: made on one PE, sent to all the others by any means, and used once.
@@ -28,6 +29,8 @@ pub struct UniqueId {
     bytes: [u8; Self::BYTES],
 }
 
+const OPERATION: &str = "nvshmem::UniqueId::new";
+
 impl UniqueId {
     /// Bytes of an id.
     pub const BYTES: usize = 128;
@@ -38,15 +41,16 @@ impl UniqueId {
     ///
     /// # Errors
     /// [`Error::InvalidUsage`](crate::Error::InvalidUsage) while a context is there or starts in this process, after one that did not end well or has its PEs from an
-    /// [environment](crate::nvshmem::ContextBuilder::environment), after an id that could not be made, and while somebody else runs the library; [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::Nvshmem`](crate::Error::Nvshmem), where the plug-in of the library that makes it is not to be found, for example.
+    /// [environment](crate::nvshmem::ContextBuilder::environment), after an id that could not be made, while somebody else runs the library, and if a variable of NVSHMEM holds a value with which the library crashes: it reads its variables once, for the first id or start; [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::Nvshmem`](crate::Error::Nvshmem), where the plug-in of the library that makes it is not to be found, for example.
     pub fn new() -> Result<Self> {
-        const OPERATION: &str = "nvshmem::UniqueId::new";
         outside_host_functions(OPERATION)?;
         once::beside_no_context(OPERATION, Self::make)
     }
 
     fn make() -> Result<Self> {
         version::check_nvshmem()?;
+        environment::check(OPERATION)?;
+        environment::record();
         let mut id = Self::empty();
         // SAFETY: `id` is a place for one id, and states its version.
         let made = check("nvshmemx_get_uniqueid", unsafe { sys::nvshmemx_get_uniqueid(&mut id) });

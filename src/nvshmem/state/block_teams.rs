@@ -1,7 +1,6 @@
 //! The teams that the library makes beside a team for which switches work, one for each block of its collectives: how many, and how many teams there may be.
 
 use super::environment::number;
-use crate::error::{Error, Result};
 use crate::version::{Version, running_nvshmem};
 
 /// As many blocks as a team is made for, if the environment does not say otherwise.
@@ -48,18 +47,4 @@ pub(crate) fn teams_set() -> Option<usize> {
 /// The number that a variable is set to, or `least` where that is less.
 fn at_least(name: &str, least: usize) -> Option<usize> {
     number(name).map(|number| usize::try_from(number).map_or(least, |number| number.max(least)))
-}
-
-/// Fails where the library would make teams for more blocks than it has places for, or for none.
-pub(crate) fn check_blocks(operation: &'static str) -> Result<()> {
-    match number("NVSHMEM_MAX_CTAS") {
-        Some(blocks) if !(1..=128).contains(&blocks) => {
-            let text = std::env::var_os("NVSHMEM_MAX_CTAS").unwrap_or_default();
-            let reason = format!(
-                "NVSHMEM_MAX_CTAS is {text:?}, which NVSHMEM reads as {blocks}: expected 1 to 128, for which it has room"
-            );
-            Err(Error::InvalidUsage { operation, reason })
-        }
-        _ => Ok(()),
-    }
 }

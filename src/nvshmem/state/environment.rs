@@ -1,8 +1,10 @@
 //! What the environment tells the library, read as the library reads it.
 
-use std::ffi::{CString, OsString};
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
+use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 
@@ -19,15 +21,30 @@ const SIZES: [&str; 9] = [
     "NVSHMEM_REDUCESCATTER_NVLS_THRESHOLD",
 ];
 
-/// The variables that hold a number, and the least with which the library works: it divides by the first, and never ends with
-/// less for the others.
-const LEAST: [(&str, i64); 5] = [
-    ("NVSHMEM_MAX_PEER_STREAMS", 1),
-    ("NVSHMEM_BARRIER_DISSEM_KVAL", 2),
-    ("NVSHMEM_BARRIER_TG_DISSEM_KVAL", 2),
-    ("NVSHMEM_REDUCE_RECEXCH_KVAL", 2),
-    ("NVSHMEM_BCAST_TREE_KVAL", 2),
+/// The variables that hold a number, and the least and the most with which the library works. It divides by the first, never ends
+/// with less for the radices, and has no room for more blocks.
+const NUMBERS: [(&str, i64, i64); 6] = [
+    ("NVSHMEM_MAX_PEER_STREAMS", 1, MOST),
+    ("NVSHMEM_BARRIER_DISSEM_KVAL", 2, MOST),
+    ("NVSHMEM_BARRIER_TG_DISSEM_KVAL", 2, MOST),
+    ("NVSHMEM_REDUCE_RECEXCH_KVAL", 2, MOST),
+    ("NVSHMEM_BCAST_TREE_KVAL", 2, MOST),
+    ("NVSHMEM_MAX_CTAS", 1, 128),
 ];
+
+/// The library keeps numbers as `int`.
+const MOST: i64 = c_int::MAX as i64;
+
+/// The variables as the library has read them, which it does once in each process.
+static READ: OnceLock<BTreeMap<OsString, CString>> = OnceLock::new();
+
+/// Records the variables. Called right before each call in which the library may read them.
+pub(crate) fn record() {
+    READ.get_or_init(|| {
+        let own = std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"NVSHMEM_"));
+        own.filter_map(|(name, value)| Some((name, CString::new(value.as_bytes()).ok()?))).collect()
+    });
+}
 
 /// Checks the variables that would crash the library. At a size that it cannot read, it stops reading its variables, and starts
 /// with zeros for all that follow.
@@ -41,27 +58,33 @@ pub(crate) fn check(operation: &'static str) -> Result<()> {
         Err(Error::InvalidUsage { operation, reason })
     };
     for name in SIZES {
-        if text(name).is_some_and(|text| size_of_text(&text).is_none()) {
+        if present(name).is_some_and(|text| size_of_text(&text).is_none()) {
             return refuse(name, "a size, such as 64M");
         }
     }
-    if text("NVSHMEM_CUMEM_GRANULARITY")
-        .and_then(|text| size_of_text(&text))
-        .is_some_and(|size| !size.is_power_of_two())
-    {
+    let granularity = present("NVSHMEM_CUMEM_GRANULARITY").and_then(|text| size_of_text(&text));
+    if granularity.is_some_and(|size| !size.is_power_of_two()) {
         return refuse("NVSHMEM_CUMEM_GRANULARITY", "a power of two");
     }
-    for (name, least) in LEAST {
-        if number(name).is_some_and(|number| number < least) {
-            return refuse(name, &format!("at least {least}"));
+    for (name, least, most) in NUMBERS {
+        if present(name).is_some_and(|text| !(least..=most).contains(&number_of(&text))) {
+            return refuse(name, &format!("a number from {least} to {most}"));
         }
     }
     Ok(())
 }
 
-/// What a variable is set to.
-fn text(name: &str) -> Option<CString> {
+/// The value of a variable now.
+fn present(name: &str) -> Option<CString> {
     CString::new(std::env::var_os(name)?.as_bytes()).ok()
+}
+
+/// The value of a variable as the library has read it, or would read it now.
+fn text(name: &str) -> Option<CString> {
+    match READ.get() {
+        Some(read) => read.get(OsStr::new(name)).cloned(),
+        None => present(name),
+    }
 }
 
 /// A switch that is on; where it is not set, `otherwise`.

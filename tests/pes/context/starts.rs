@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gpucomm::nvshmem::{Context, Pe, Status, UniqueId};
+use gpucomm::nvshmem::{Context, Pe, Status, Sum, UniqueId};
 use gpucomm::{Backend, Error, Stream};
 
 use crate::support::{SIZES, Seat, as_pes, as_pes_with, errors, with_context};
@@ -215,17 +215,47 @@ fn variables_that_crash_the_library_are_refused() {
         ("NVSHMEM_SYMMETRIC_SIZE", "much", "such as 64M"),
         ("NVSHMEM_REDUCE_SCRATCH_SIZE", "-1", "such as 64M"),
         ("NVSHMEM_CUMEM_GRANULARITY", "6M", "a power of two"),
-        ("NVSHMEM_MAX_PEER_STREAMS", "0", "at least 1"),
-        ("NVSHMEM_BARRIER_DISSEM_KVAL", "1", "at least 2"),
+        ("NVSHMEM_MAX_PEER_STREAMS", "0", "from 1 to"),
+        ("NVSHMEM_BARRIER_DISSEM_KVAL", "1", "from 2 to"),
     ];
     for (name, value, _) in cases {
         as_pes_with(&[1], &[(name, value)], |seat| {
             let is_set = |name: &str, value: &str| std::env::var(name).is_ok_and(|text| text == value);
             let case = cases.into_iter().find(|(name, value, _)| is_set(name, value));
             let (name, value, expected) = case.expect("one of the cases");
-            let error = seat.start().expect_err("it is refused");
-            assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
-            errors::names(&error, &[name, value, expected]);
+            // The library would read it for an id already, and keep it.
+            let id = UniqueId::new().map(drop);
+            let shared = UniqueId::shared(&seat.exchange).map(drop);
+            for result in [id, shared, seat.start().map(drop)] {
+                let error = result.expect_err("it is refused");
+                assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
+                errors::names(&error, &[name, value, expected]);
+            }
+            // SAFETY: no other thread of this process reads or writes its environment now.
+            unsafe { std::env::remove_var(name) };
+            usable(seat);
+            // For the next round of the loop, which this process runs as well.
+            // SAFETY: as above.
+            unsafe { std::env::set_var(name, value) };
         });
     }
+}
+
+/// The library reads its variables once. Another value that comes later changes nothing.
+#[test]
+fn variables_that_are_set_later_do_not_count() {
+    as_pes(&[2], |seat| {
+        let ctx = seat.start().unwrap();
+        if ctx.status() != Status::LimitedMpg {
+            // SAFETY: no other thread of this process reads or writes its environment now.
+            unsafe { std::env::set_var("NVSHMEM_REDUCE_SCRATCH_SIZE", "64") };
+            let stream = Stream::new(seat.device).unwrap();
+            let source = ctx.alloc::<u16>(128).unwrap();
+            let mut dest = ctx.alloc::<u16>(64).unwrap();
+            // NCCL has no such elements, so the library needs its own room.
+            ctx.world().unwrap().reducescatter_on_stream(Sum, &mut dest, &source, &stream).unwrap();
+            assert_eq!(dest.to_vec(&stream).unwrap(), [0; 64]);
+        }
+        ctx.finalize().unwrap();
+    });
 }

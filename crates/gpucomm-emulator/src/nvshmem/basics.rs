@@ -1,7 +1,9 @@
 //! How calls fail, what environment variables say, and the kinds of calls.
 
-use std::ffi::{CStr, CString, c_int};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
 use crate::report;
 use crate::sys::{NVSHMEMX_ERROR_INVALID_VALUE, cudaError};
@@ -31,14 +33,50 @@ pub(crate) fn cuda(what: &str, error: cudaError) -> Failed {
     wrong(format!("{what}: CUDA's error {}, at which NVSHMEM ends the process", error.0))
 }
 
-fn variable(name: &str) -> Option<CString> {
-    CString::new(std::env::var_os(name)?.as_bytes()).ok()
+/// The variables that hold a size.
+const SIZES: [&str; 9] = [
+    "NVSHMEM_SYMMETRIC_SIZE",
+    "NVSHMEM_CUMEM_GRANULARITY",
+    "NVSHMEM_MAX_MEMORY_PER_GPU",
+    "NVSHMEM_CUDA_LIMIT_STACK_SIZE",
+    "NVSHMEM_REDUCE_SCRATCH_SIZE",
+    "NVSHMEM_FCOLLECT_LL_THRESHOLD",
+    "NVSHMEM_FCOLLECT_LL128_THRESHOLD",
+    "NVSHMEM_FCOLLECT_NVLS_THRESHOLD",
+    "NVSHMEM_REDUCESCATTER_NVLS_THRESHOLD",
+];
+
+/// The variables of NVSHMEM, as they were when the library first read them.
+static VARIABLES: OnceLock<BTreeMap<OsString, CString>> = OnceLock::new();
+
+/// Reads the variables, once in each process: for the first id, or for the first start.
+pub(crate) fn read_variables() {
+    VARIABLES.get_or_init(|| {
+        let own = std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"NVSHMEM_"));
+        let all: BTreeMap<_, _> =
+            own.filter_map(|(name, value)| Some((name, CString::new(value.as_bytes()).ok()?))).collect();
+        for name in SIZES {
+            if let Some(text) = all.get(OsStr::new(name)).filter(|text| size_of_text(text).is_none()) {
+                report::violation(format!(
+                    "{name} is {text:?}, which is no size: NVSHMEM reads none of the variables behind it, and starts with zeros for them"
+                ));
+            }
+        }
+        all
+    });
 }
 
-/// Reads a number, and K, M, G or T behind it. Anything else is a violation: the library stops reading its variables there, and
-/// starts with zeros for all that follow.
+fn variable(name: &str) -> Option<&'static CStr> {
+    VARIABLES.get()?.get(OsStr::new(name)).map(CString::as_c_str)
+}
+
+/// A size, or `otherwise` if there is none.
 pub(crate) fn variable_size(name: &str, otherwise: u64) -> u64 {
-    let Some(text) = variable(name) else { return otherwise };
+    variable(name).and_then(size_of_text).unwrap_or(otherwise)
+}
+
+/// Reads a number, and K, M, G or T behind it. Returns `None` for anything else.
+fn size_of_text(text: &CStr) -> Option<u64> {
     let mut end = std::ptr::null_mut();
     // SAFETY: it ends with a zero, and so does what is left of it.
     let (number, left) = unsafe {
@@ -51,14 +89,9 @@ pub(crate) fn variable_size(name: &str, otherwise: u64) -> u64 {
         Some(b'm') => 20,
         Some(b'g') => 30,
         Some(b't') => 40,
-        _ => {
-            report::violation(format!(
-                "{name} is {text:?}, which is no size: NVSHMEM reads none of the variables behind it"
-            ));
-            return otherwise;
-        }
+        _ => return None,
     };
-    (number * (1u64 << shift) as f64).ceil() as u64
+    Some((number * (1u64 << shift) as f64).ceil() as u64)
 }
 
 /// A number, of base 16 and 8 as well. What stands behind it is passed over, and what is none at all is 0.
@@ -69,7 +102,7 @@ pub(crate) fn variable_number(name: &str) -> Option<i64> {
 
 /// A switch that is on; where it is not set, `otherwise`.
 pub(crate) fn variable_is_set(name: &str, otherwise: bool) -> bool {
-    variable(name).map_or(otherwise, |text| !matches!(text.as_bytes().first(), Some(b'0' | b'n' | b'N' | b'f' | b'F')))
+    variable(name).map_or(otherwise, |text| !matches!(text.to_bytes().first(), Some(b'0' | b'n' | b'N' | b'f' | b'F')))
 }
 
 macro_rules! kinds {

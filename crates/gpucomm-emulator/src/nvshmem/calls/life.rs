@@ -8,7 +8,7 @@ use crate::meet::register;
 use crate::meet::segment::Id;
 use crate::meet::segment::Trouble;
 use crate::nvshmem::basics::Kind;
-use crate::nvshmem::basics::{Failed, Outcome, cuda, refused, wrong};
+use crate::nvshmem::basics::{Failed, Outcome, cuda, read_variables, refused, wrong};
 use crate::nvshmem::launch;
 use crate::nvshmem::launch::Bootstrap;
 use crate::nvshmem::launch::Job;
@@ -41,6 +41,7 @@ pub(crate) fn unique_id() -> Outcome<nvshmemx_uniqueid_t> {
     if life::status() != NVSHMEM_STATUS_NOT_INITIALIZED {
         return Err(wrong("an id is made beside a start: NVSHMEM loads its bootstrap anew, under that of the PEs"));
     }
+    read_variables();
     if let Some(session) = read_variable("NVSHMEM_BOOTSTRAP_UID_SESSION_ID")
         && session.to_socket_addrs().map_or(0, Iterator::count) == 0
     {
@@ -70,6 +71,7 @@ pub(crate) unsafe fn init(flags: u32, attr: Option<&nvshmemx_init_attr_t>) -> Ou
     if let Some(text) = settings::wrong() {
         return Err(refused(NVSHMEMX_ERROR_INTERNAL, text.to_string_lossy()));
     }
+    read_variables();
     let (known, job) = life::with(|life| {
         life.users += 1;
         (life.boot.clone(), life.job.clone())

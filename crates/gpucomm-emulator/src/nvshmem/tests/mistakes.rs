@@ -253,6 +253,8 @@ fn what_ends_the_process_is_reported() {
     reported("a peer's address", 2, &[], "as nvshmem_ptr gives it");
     reported("across nodes", 2, &[("GPUCOMM_EMULATOR_NODE", "1")], "does not reach");
     reported("a team with work", 2, &[], "is destroyed while work");
+    // Read with all others, though nothing here uses it.
+    reported("pe out of range", 1, &[("NVSHMEM_FCOLLECT_LL_THRESHOLD", "much")], "which is no size");
     reported("an id beside a start", 1, &[], "beside a start");
     let full = [("GPUCOMM_EMULATOR_NVSHMEM", "3.5.0"), ("NVSHMEM_MAX_MEMORY_PER_GPU", "1G")];
     reported("a heap that is full", 1, &full, "unmaps all of it");
