@@ -21,16 +21,25 @@ const SIZES: [&str; 9] = [
     "NVSHMEM_REDUCESCATTER_NVLS_THRESHOLD",
 ];
 
-/// The variables that hold a number, and the least and the most with which the library works. It divides by the first, never ends
-/// with less for the radices, and has no room for more blocks.
-const NUMBERS: [(&str, i64, i64); 6] = [
+/// The variables that hold a number, and the least and the most with which the library works. It divides by the first, and never
+/// ends with less for the radices. It launches kernels with so many threads, and has no room for more blocks.
+const NUMBERS: [(&str, i64, i64); 9] = [
     ("NVSHMEM_MAX_PEER_STREAMS", 1, MOST),
     ("NVSHMEM_BARRIER_DISSEM_KVAL", 2, MOST),
-    ("NVSHMEM_BARRIER_TG_DISSEM_KVAL", 2, MOST),
+    ("NVSHMEM_BARRIER_TG_DISSEM_KVAL", 2, THREADS),
     ("NVSHMEM_REDUCE_RECEXCH_KVAL", 2, MOST),
     ("NVSHMEM_BCAST_TREE_KVAL", 2, MOST),
+    ("NVSHMEM_FCOLLECT_NTHREADS", 1, THREADS),
+    ("NVSHMEM_REDUCE_NTHREADS", 1, THREADS),
+    ("NVSHMEM_REDUCESCATTER_NTHREADS", 1, THREADS),
     ("NVSHMEM_MAX_CTAS", 1, 128),
 ];
+
+/// The most threads of a block.
+const THREADS: i64 = 1024;
+
+/// The least size of the memory with which a team reduces.
+const SCRATCH: usize = 16;
 
 /// The library keeps numbers as `int`.
 const MOST: i64 = c_int::MAX as i64;
@@ -65,6 +74,10 @@ pub(crate) fn check(operation: &'static str) -> Result<()> {
     let granularity = present("NVSHMEM_CUMEM_GRANULARITY").and_then(|text| size_of_text(&text));
     if granularity.is_some_and(|size| !size.is_power_of_two()) {
         return refuse("NVSHMEM_CUMEM_GRANULARITY", "a power of two");
+    }
+    let scratch = present("NVSHMEM_REDUCE_SCRATCH_SIZE").and_then(|text| size_of_text(&text));
+    if scratch.is_some_and(|size| size < SCRATCH) {
+        return refuse("NVSHMEM_REDUCE_SCRATCH_SIZE", &format!("at least {SCRATCH} bytes"));
     }
     for (name, least, most) in NUMBERS {
         if present(name).is_some_and(|text| !(least..=most).contains(&number_of(&text))) {

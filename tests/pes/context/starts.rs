@@ -217,6 +217,14 @@ fn variables_that_crash_the_library_are_refused() {
         ("NVSHMEM_CUMEM_GRANULARITY", "6M", "a power of two"),
         ("NVSHMEM_MAX_PEER_STREAMS", "0", "from 1 to"),
         ("NVSHMEM_BARRIER_DISSEM_KVAL", "1", "from 2 to"),
+        // The library keeps the lower half of the bits, which is 0.
+        ("NVSHMEM_MAX_PEER_STREAMS", "4294967296", "from 1 to"),
+        ("NVSHMEM_BCAST_TREE_KVAL", "4294967296", "from 2 to"),
+        ("NVSHMEM_BARRIER_TG_DISSEM_KVAL", "1025", "from 2 to 1024"),
+        ("NVSHMEM_FCOLLECT_NTHREADS", "0", "from 1 to 1024"),
+        ("NVSHMEM_REDUCE_NTHREADS", "1025", "from 1 to 1024"),
+        ("NVSHMEM_REDUCESCATTER_NTHREADS", "0", "from 1 to 1024"),
+        ("NVSHMEM_REDUCE_SCRATCH_SIZE", "15", "at least 16 bytes"),
     ];
     for (name, value, _) in cases {
         as_pes_with(&[1], &[(name, value)], |seat| {
