@@ -181,7 +181,8 @@ impl Inner {
         // The library waits for the whole device when it destroys a team. So that is left to a later meeting if the work of the device takes longer
         // than a moment.
         let devices = [self.device];
-        if !keys.is_empty() && !(quiet && self.is_over_in_a_moment(&mut Busy::with(&devices), &devices)) {
+        let is_ready = || quiet && self.is_over_in_a_moment(&mut Busy::with(&devices), &devices);
+        if !keys.is_empty() && !is_ready() {
             keys.clear();
         }
         words[KEYS..KEYS + keys.len()].copy_from_slice(&keys);
