@@ -62,14 +62,15 @@ impl Exchange {
         Self { view, ..self.clone() }
     }
 
-    /// Returns a handle whose collective calls end with an error as soon as `refusal` returns one.
+    /// Returns a handle whose collective calls, votes and [survivors](Self::survivors) wait no longer as
+    /// soon as `refusal` returns an error.
     #[cfg(feature = "nccl")]
     pub(crate) fn unless(&self, refusal: impl Fn() -> Option<Error> + Send + Sync + 'static) -> Self {
         Self { refusal: Some(Refusal(Arc::new(refusal))), ..self.clone() }
     }
 
-    /// Returns the error with which a collective call waits no longer.
-    pub(super) fn refusal(&self) -> Option<Error> {
+    /// Returns the error with which this rank waits no longer for the others.
+    pub(crate) fn refusal(&self) -> Option<Error> {
         self.refusal.as_ref().and_then(|Refusal(refusal)| refusal())
     }
 

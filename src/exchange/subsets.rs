@@ -6,9 +6,10 @@ use super::collectives::kind;
 use super::digest::digest;
 use super::handle::Exchange;
 use super::store::{Swap, check_rank};
-use super::view::Came;
+use super::view::{Came, GRACE};
 use super::vote::{decide, unreadable};
 use super::wire::{Reader, Writer};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 impl Exchange {
@@ -147,10 +148,16 @@ impl Exchange {
         }
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, key(rank))).collect();
         let verdict = format!("{}s/verdict", self.view.path);
-        let bytes = decide(&self.view, &verdict, &keys, &deadline, |came| {
+        let is_over = |came: &[Came]| match self.refusal() {
+            Some(error) => Err(error),
+            None => Ok(!came.contains(&Came::NotYet)),
+        };
+        let bytes = decide(&self.view, &verdict, &keys, &deadline, is_over, |_| {
+            // Reads the keys once more: a rank may have withdrawn since this one has read its key.
+            let came = self.view.await_keys(&keys, &Deadline::after(GRACE), |_| Ok(true))?;
             let ranks = (0..came.len()).filter(|rank| matches!(&came[*rank], Came::Value(said) if said.is_empty()));
             let ranks: Vec<usize> = ranks.collect();
-            ranks.iter().fold(Writer::default().count(ranks.len()), |writer, rank| writer.count(*rank)).0
+            Ok(ranks.iter().fold(Writer::default().count(ranks.len()), |writer, rank| writer.count(*rank)).0)
         })?;
         let mut reader = Reader(&bytes);
         let ranks = reader.list(Reader::count).filter(|ranks| ranks.iter().all(|rank| *rank < self.size()));

@@ -33,7 +33,7 @@ pub struct Vote {
     pub missing: Vec<(usize, String)>,
     /// The ranks of `no` that may vote yes next time.
     pub(crate) not_ready: Vec<usize>,
-    /// The ranks of `missing` that have not ended: they may still come.
+    /// The ranks that had neither voted nor ended: they may still come.
     pub(crate) late: Vec<usize>,
 }
 
@@ -95,7 +95,8 @@ impl Exchange {
     }
 
     /// As [`Exchange::vote`], on a matter: a yes to another matter counts as a no. A vote of the
-    /// program has no matter.
+    /// program has no matter. If this exchange [refuses](Exchange::unless) before there is a result,
+    /// this rank does not wait for the others: its no is the result.
     pub(crate) fn vote_on(&self, matter: &str, ballot: Result<(), No>) -> Result<Vote> {
         let operation = "Exchange::vote";
         let deadline = self.deadline();
@@ -110,28 +111,36 @@ impl Exchange {
         self.put(round, operation, kind::VOTE, &ballot.0, &patience)?;
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
         let verdict = format!("{}c/{round}/verdict", self.view.path);
-        let bytes =
-            decide(&self.view, &verdict, &keys, &deadline, |came| encode(&count(round, clipped(matter), came)))?;
+        let is_over = |came: &[Came]| Ok(self.refusal().is_some() || !came.contains(&Came::NotYet));
+        let bytes = decide(&self.view, &verdict, &keys, &deadline, is_over, |came| {
+            let mut vote = count(round, clipped(matter), came);
+            if let Some(error) = self.refusal() {
+                vote.no = vec![(self.rank(), error.to_string())];
+                vote.missing.clear();
+            }
+            Ok(encode(&vote))
+        })?;
         let vote = decode(&bytes).ok_or_else(|| unreadable(operation, &verdict, &bytes))?;
         if self.rank() == 0 {
             self.view.progress().own.push((round, verdict));
         }
-        if vote.missing.is_empty() {
+        if vote.missing.is_empty() && vote.late.is_empty() {
             self.met(round);
         }
         Ok(vote)
     }
 }
 
-/// Waits until each key is set or its member has departed, or until the deadline. The first rank
-/// that gets there writes what `propose` makes of it to the key `verdict`, and all ranks return
-/// that value.
+/// Waits until `is_over` returns true, or until the deadline. The first rank that gets there writes
+/// what `propose` makes of the keys to the key `verdict`, and all ranks return that value. An error
+/// of `is_over` ends the wait without a verdict.
 pub(super) fn decide(
     view: &View,
     verdict: &str,
     keys: &[(usize, String)],
     deadline: &Deadline,
-    propose: impl FnOnce(&[Came]) -> Vec<u8>,
+    mut is_over: impl FnMut(&[Came]) -> Result<bool>,
+    propose: impl FnOnce(&[Came]) -> Result<Vec<u8>>,
 ) -> Result<Vec<u8>> {
     let store = &view.store;
     let decided = || Ok::<_, Error>(patiently(deadline, || store.get(&[verdict], Duration::ZERO))?.swap_remove(0));
@@ -141,12 +150,12 @@ pub(super) fn decide(
     let mut found = None;
     let came = view.await_keys(keys, deadline, |came| {
         found = decided()?;
-        Ok(found.is_some() || !came.contains(&Came::NotYet))
+        Ok(found.is_some() || is_over(came)?)
     })?;
     if let Some(bytes) = found {
         return Ok(bytes);
     }
-    let bytes = propose(&came);
+    let bytes = propose(&came)?;
     match store.compare_and_set(verdict, None, &bytes, deadline.remaining().max(GRACE))? {
         Swap::Done => Ok(bytes),
         Swap::Found(Some(bytes)) => Ok(bytes),

@@ -1,11 +1,13 @@
 //! Ranks that end while others wait for them.
 
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use gpucomm::Error;
-use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, TcpPlace, Threads};
+use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, TcpPlace, ThreadStore, Threads};
+use gpucomm::{Error, Result};
 
+use crate::hooked_store::{HookedStore, Hooks};
 use crate::mine::Mine;
 use crate::support::{everywhere, free_address, new_path, slower, where_ends_are_known};
 
@@ -103,6 +105,50 @@ fn one_that_withdraws() {
             left.barrier().unwrap();
         }
         x.barrier().unwrap();
+    });
+}
+
+/// A rank that others have counted already may still withdraw.
+#[test]
+fn one_that_withdraws_late() {
+    // A store that counts the reads of a rank.
+    struct Counted(ThreadStore, Arc<AtomicUsize>);
+    impl Hooks for Counted {
+        fn store(&self) -> &dyn Store {
+            &self.0
+        }
+
+        fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+            let got = self.0.get(keys, within);
+            self.1.fetch_add(1, Ordering::Relaxed);
+            got
+        }
+    }
+    let (place, reads) = (Threads::new(3), <[Arc<AtomicUsize>; 3]>::default());
+    let join = |rank: usize| {
+        let store = Counted(place.store(rank).unwrap(), Arc::clone(&reads[rank]));
+        Exchange::join_within(HookedStore(store), slower(60.0)).unwrap()
+    };
+    let [zero, one, two] = std::thread::scope(|scope| {
+        let join = &join;
+        [0, 1, 2].map(|rank| scope.spawn(move || join(rank))).map(|rank| rank.join().unwrap())
+    });
+    std::thread::scope(|scope| {
+        let waiting = [&zero, &one].map(|x| scope.spawn(|| x.survivors()));
+        for (rank, reads) in reads.iter().enumerate().take(2) {
+            // The verdict, the keys, and both again.
+            let enough = reads.load(Ordering::Relaxed) + 6;
+            let start = Instant::now();
+            while reads.load(Ordering::Relaxed) < enough {
+                assert!(start.elapsed() < slower(60.0), "rank {rank} does not read");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        zero.withdraw().unwrap();
+        assert_eq!(two.survivors().unwrap().store_ranks(), [1, 2]);
+        let [zero, one] = waiting.map(|rank| rank.join().unwrap());
+        assert_eq!(one.unwrap().store_ranks(), [1, 2]);
+        assert!(matches!(zero, Err(Error::Gone { rank: 0, .. })));
     });
 }
 
