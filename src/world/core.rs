@@ -17,6 +17,7 @@ use super::options::{WhileDown, WorldOptions};
 use super::order::{self, Order};
 use super::queue::{Left, Queue};
 use super::rank_thread::{Generation, RankThread};
+use super::threads::spawn;
 use super::traced;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -47,6 +48,8 @@ pub(super) struct Core {
     pub(super) turn: Mutex<()>,
     /// Whether an attempt to rebuild it by itself is under way.
     pub(super) rebuilding: AtomicBool,
+    /// The threads that end failed generations and rebuild the world. None starts once it is closed.
+    workers: Mutex<Vec<JoinHandle<()>>>,
     /// Whether it was closed, and its queues take no more requests.
     settled: AtomicBool,
     /// Held while requests are put into several queues.
@@ -91,6 +94,7 @@ impl Core {
             source: Mutex::new(source),
             turn: Mutex::default(),
             rebuilding: AtomicBool::new(false),
+            workers: Mutex::default(),
             settled: AtomicBool::new(false),
             together: Mutex::default(),
             now: Mutex::default(),
@@ -258,6 +262,29 @@ impl Core {
             Source::Far(exchange) => listen::tell(exchange, note),
             Source::Here | Source::Given => Telling::default(),
         }
+    }
+
+    /// Tells ranks elsewhere that this one takes no part in the next generation.
+    pub(super) fn withdraw(&self) -> Telling {
+        match &*self.source.lock() {
+            Source::Far(exchange) => listen::withdraw(exchange),
+            Source::Here | Source::Given => Telling::default(),
+        }
+    }
+
+    /// Starts a thread that works on a world that is down. Starts none once the world is closed.
+    pub(super) fn start_worker(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let mut workers = self.workers.lock();
+        workers.retain(|worker| !worker.is_finished());
+        if self.health_state.now().1 == Phase::Down {
+            workers.push(spawn(name, run)?);
+        }
+        Ok(())
+    }
+
+    /// The threads that work on the world, after it was closed.
+    pub(super) fn take_workers(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut *self.workers.lock())
     }
 
     fn make(

@@ -34,6 +34,15 @@ pub(super) fn tell(exchange: &Exchange, note: &Note) -> Telling {
     })
 }
 
+/// Has another thread withdraw this rank from the exchange.
+pub(super) fn withdraw(exchange: &Exchange) -> Telling {
+    let own = exchange.within(TELL);
+    farewell::tell(exchange.store_number(), move || {
+        // If the store does not take it, the others wait until they know that this rank has ended.
+        let _ = own.withdraw();
+    })
+}
+
 /// Whether the others are told, or nobody can be told any more.
 fn is_over(result: &Result<()>) -> bool {
     matches!(result, Ok(()) | Err(Error::Gone { .. }))

@@ -123,7 +123,7 @@ fn miss_late(queue: &Queue) {
 /// Ends a generation that has failed, on a thread of its own: that may take seconds, and this one looks after deadlines meanwhile.
 fn begin_end(core: &Arc<Core>) {
     let own = Arc::clone(core);
-    if spawn("gpucomm-end", move || end(&own)).is_err() {
+    if core.start_worker("gpucomm-end", move || end(&own)).is_err() {
         end(core);
     }
 }
@@ -156,14 +156,14 @@ fn try_again(core: &Arc<Core>, number: u64, plan: &mut Option<Plan>) {
     plan.under_way = true;
     core.rebuilding.store(true, Ordering::Release);
     let (own, attempt) = (Arc::clone(core), plan.attempt);
-    let spawned = spawn("gpucomm-rebuild", move || {
+    let started = core.start_worker("gpucomm-rebuild", move || {
         let deadline = Deadline::after(own.options.init.timeout);
         if let Some(Err(error)) = guarded(|| rebuild(&own, members, &deadline)) {
             own.health_state.attempted(&error, attempt);
         }
         own.rebuilding.store(false, Ordering::Release);
     });
-    if let Err(error) = spawned {
+    if let Err(error) = started {
         core.rebuilding.store(false, Ordering::Release);
         core.health_state.attempted(&error, attempt);
     }

@@ -29,7 +29,7 @@ pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Res
     while !core.health_state.wait_ended(deadline) {
         match core.health_state.now() {
             (_, Phase::Up) => return Ok(()),
-            (_, Phase::Closed) => return Err(usage("the world was shut down")),
+            (_, Phase::Closed) => return Err(closed()),
             // It was up a moment ago, and has failed since.
             (_, Phase::Down) if !deadline.expired() => {}
             (_, Phase::Down) => {
@@ -62,6 +62,16 @@ pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Res
 
 fn usage(reason: &str) -> Error {
     Error::InvalidUsage { operation: OPERATION, reason: reason.to_owned() }
+}
+
+fn closed() -> Error {
+    usage("the world was shut down")
+}
+
+/// A handle of the exchange that waits for other ranks no longer once the world is shut down.
+fn unless_closed(core: &Core, exchange: &Exchange) -> Exchange {
+    let health_state = Arc::clone(&core.health_state);
+    exchange.unless(move || matches!(health_state.now(), (_, Phase::Closed)).then(closed))
 }
 
 /// All ranks are here: those whose devices answer.
@@ -99,8 +109,9 @@ fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> 
         let _ = exchange.withdraw();
         return Err(error);
     }
+    let unless_closed = unless_closed(core, exchange);
     // Before anything is said to others: where a buffer still needs the communicator, this can be tried again as it is.
-    let taken = match rank_thread.take_communicator().map(alone) {
+    let taken = match rank_thread.take_communicator().map(|communicator| alone(communicator, &unless_closed)) {
         None => None,
         Some(Ok(communicator)) => Some(communicator),
         Some(Err(shared)) => {
@@ -108,7 +119,7 @@ fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> 
             return Err(usage("a buffer of the communicator that has failed is still there: drop it"));
         }
     };
-    let exchange = match meeting(exchange, members) {
+    let exchange = match meeting(exchange, &unless_closed, members) {
         Ok(exchange) => exchange,
         Err(error) => {
             taken.into_iter().for_each(|communicator| rank_thread.put_back(Arc::new(communicator)));
@@ -127,8 +138,10 @@ fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> 
 }
 
 /// Where those meet who are to be in the next generation, once all who are left have named the same members.
-fn meeting(exchange: &Exchange, members: Members) -> Result<Exchange> {
-    let view = exchange.survivors()?;
+/// `unless_closed` is a handle of the exchange that does not wait once the world is shut down. After
+/// this, the others start together with this rank, which goes on until it has told them of its end.
+fn meeting(exchange: &Exchange, unless_closed: &Exchange, members: Members) -> Result<Exchange> {
+    let view = unless_closed.survivors()?;
     let matter = match members {
         Members::Same => "Members::Same",
         Members::Survivors => "Members::Survivors",
@@ -137,7 +150,7 @@ fn meeting(exchange: &Exchange, members: Members) -> Result<Exchange> {
     if !vote.no.is_empty() {
         let others = Vote { no: vote.no, ..Vote::default() };
         return Err(usage(&format!(
-            "the ranks that are left ask for different members: {others}; rank {} asks for {matter}; call it again with the same members on all ranks",
+            "the ranks that are left do not agree: {others}; rank {} asks for {matter}; call it again with the same members on all ranks",
             view.rank()
         )));
     }
@@ -146,17 +159,18 @@ fn meeting(exchange: &Exchange, members: Members) -> Result<Exchange> {
         Members::Same if view.size() < exchange.size() => {
             Err(usage(&format!("{} of {} ranks are left", view.size(), exchange.size())))
         }
-        Members::Same => Ok(view),
+        Members::Same => exchange.survivors(),
     }
 }
 
-/// The communicator, once nobody else has it; itself where somebody has.
-fn alone(mut communicator: Arc<Communicator>) -> Result<Communicator, Arc<Communicator>> {
+/// The communicator, once nobody else has it. Where somebody has it for too long, or this rank is to
+/// wait no longer, the shared one.
+fn alone(mut communicator: Arc<Communicator>, exchange: &Exchange) -> Result<Communicator, Arc<Communicator>> {
     let deadline = Deadline::after(PATIENCE);
     loop {
         match Arc::try_unwrap(communicator) {
             Ok(alone) => return Ok(alone),
-            Err(shared) if deadline.expired() => return Err(shared),
+            Err(shared) if deadline.expired() || exchange.refusal().is_some() => return Err(shared),
             Err(shared) => communicator = shared,
         }
         std::thread::sleep(Duration::from_millis(1));

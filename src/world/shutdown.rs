@@ -73,12 +73,14 @@ fn finish(
     patience: impl FnOnce() -> Duration,
     in_vain: impl FnOnce(),
 ) -> Result<()> {
-    // Who rebuilds it may take longer, and ends what comes of that: the world is closed then.
-    let _turn = core.turn_until(work);
+    // Before it waits for the turn: a rebuild that is under way ends then.
     if !core.health_state.closed() {
         return Ok(());
     }
+    // A rebuild may take longer, and ends what comes of it.
+    let _turn = core.turn_until(work);
     core.close_next();
+    let withdrawing = core.withdraw();
     let Some(generation) = core.now() else {
         core.settle();
         return Ok(());
@@ -97,8 +99,10 @@ fn finish(
     } else {
         core.tell_others(&Note::Left(generation.issued())).wait(TELL.min(whole.remaining().max(least)));
     }
+    withdrawing.wait(TELL.min(whole.remaining().max(least)));
     let ended = close(core, &generation, done.is_ok(), whole.remaining().max(least));
-    let _ = wait_for(&generation.threads, &Deadline::after(THREADS.min(whole.remaining().max(least))));
+    let grace = Deadline::after(THREADS.min(whole.remaining().max(least)));
+    let _ = wait_for(&generation.threads, &grace) && wait_for(&core.take_workers(), &grace);
     match how {
         Shutdown::Drain if failed.is_none() => done.and(ended),
         _ => Ok(()),

@@ -1,5 +1,6 @@
 //! How worlds end, and what others hear of it.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
@@ -14,6 +15,8 @@ use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Result, Stream};
 
 use super::block_on::block_on;
 use super::gate::Gate;
+use super::hooked_store::HookedStore;
+use super::stores::Faulty;
 use super::support::{Occupy, child, eventually, hold, on, slower, turn, values, world, zeroed};
 
 /// Worlds of one rank each, as processes have them.
@@ -505,32 +508,98 @@ fn worlds_dropped_behind_a_device_that_is_held_up() {
     assert!(all < timeout + slower(1.5), "{times:?}, then {last:?}");
 }
 
-/// A shutdown beside an attempt to rebuild the world takes its time once, and the drop behind it none.
-#[test]
-fn a_shutdown_beside_a_rebuild() {
+/// A world of rank 0 that rebuilds itself of the same ranks, and one of rank 1 that does not. `sees`
+/// gets each call of the store of rank 0.
+fn one_that_rebuilds_itself(
+    sees: impl Fn(&str, &str) + Send + Sync + Clone + 'static,
+) -> Option<([World; 2], [Exchange; 2])> {
+    turn();
+    if Device::count().unwrap() < 2 {
+        return None;
+    }
     let place = Threads::new(2);
-    let automatic = Rebuild::Automatic {
-        members: Members::Survivors,
-        first: Duration::from_millis(10),
-        longest: Duration::from_millis(100),
-        attempts: 100,
+    let join = |rank: usize| {
+        let sees = sees.clone();
+        let store = Faulty(place.store(rank).unwrap(), move |operation: &str, key: &str| {
+            if rank == 0 {
+                sees(operation, key);
+            }
+            Ok(())
+        });
+        let exchange = Exchange::join(HookedStore(store)).unwrap();
+        let (first, longest) = (Duration::from_millis(10), Duration::from_millis(100));
+        let automatic = Rebuild::Automatic { members: Members::Same, first, longest, attempts: 100 };
+        let options = WorldOptions {
+            rebuild: if rank == 0 { automatic } else { Rebuild::ByHand },
+            init: InitOptions { timeout: slower(60.0), ..InitOptions::default() },
+            ..WorldOptions::default()
+        };
+        // SAFETY: both ranks do the same.
+        (unsafe { World::join(exchange.clone(), Device::new(rank).unwrap(), options) }.unwrap(), exchange)
     };
-    let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
-    let options = [automatic, Rebuild::default()].map(|rebuild| WorldOptions {
-        rebuild,
-        init: init.clone(),
-        ..WorldOptions::default()
+    let ((own, mine), (other, its)) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| join(1));
+        (join(0), other.join().unwrap())
     });
-    let Ok(mut worlds) = apart(&place, &options) else { return };
-    let (other, own) = (worlds.pop().unwrap(), worlds.pop().unwrap());
+    Some(([own, other], [mine, its]))
+}
+
+/// A world whose rebuild waits for another rank ends at once. Then nothing uses its store, and the
+/// other rank learns that this one has left, though its exchange is still there.
+#[test]
+fn an_end_beside_a_rebuild() {
+    for how in [Some(Shutdown::Drain), Some(Shutdown::Abort), None] {
+        let (waits, ended, uses) = <(Arc<AtomicBool>, Arc<AtomicBool>, Arc<AtomicUsize>)>::default();
+        let (seen, over, used) = (Arc::clone(&waits), Arc::clone(&ended), Arc::clone(&uses));
+        let worlds = one_that_rebuilds_itself(move |operation, key| {
+            seen.fetch_or(operation == "compare_and_set" && key.ends_with("/s/0"), Ordering::Relaxed);
+            used.fetch_add(over.load(Ordering::Relaxed).into(), Ordering::Relaxed);
+        });
+        let Some(([own, other], _exchanges)) = worlds else { return };
+        own.fail("a test");
+        eventually("the rebuild waits for rank 1", || waits.load(Ordering::Relaxed));
+        let begin = Instant::now();
+        match how {
+            Some(how) => own.shutdown(how, slower(60.0)).unwrap(),
+            None => drop(own),
+        }
+        assert!(begin.elapsed() < slower(6.0), "{how:?}: {:?}", begin.elapsed());
+        ended.store(true, Ordering::Relaxed);
+        eventually("rank 1 hears of the failure", || other.health().phase == Phase::Down);
+        let begin = Instant::now();
+        let error = other.rebuild(Members::Same).unwrap_err().to_string();
+        assert!(error.contains("1 of 2 ranks are left"), "{how:?}: {error}");
+        other.rebuild(Members::Survivors).unwrap();
+        assert!(begin.elapsed() < slower(10.0), "{how:?}: {:?}", begin.elapsed());
+        assert_eq!((other.health().generation, other.size()), (2, 1));
+        other.barrier().wait().unwrap();
+        assert_eq!(uses.load(Ordering::Relaxed), 0, "{how:?}");
+    }
+}
+
+/// The same while the ranks that are left vote on the members.
+#[test]
+fn an_end_beside_a_vote() {
+    let waits = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&waits);
+    let worlds = one_that_rebuilds_itself(move |operation, key| {
+        seen.fetch_or(operation == "set" && key.contains("/s/v/") && key.ends_with("/c/2/0"), Ordering::Relaxed);
+    });
+    let Some(([own, other], [mine, _its])) = worlds else { return };
     own.fail("a test");
-    eventually("it is down", || own.health().phase == Phase::Down);
-    // By then it waits for the other one, which is not rebuilt.
-    std::thread::sleep(Duration::from_millis(500));
-    let (begin, time) = (Instant::now(), slower(2.0));
-    let _ = own.shutdown(Shutdown::Drain, time);
-    assert!(begin.elapsed() < time * 2, "{:?}", begin.elapsed());
-    drop(other);
+    eventually("rank 1 hears of the failure", || other.health().phase == Phase::Down);
+    other.rebuild(Members::Survivors).expect_err("rank 0 asks for the same");
+    eventually("rank 0 votes again", || waits.load(Ordering::Relaxed));
+    let begin = Instant::now();
+    own.shutdown(Shutdown::Drain, slower(60.0)).unwrap();
+    assert!(begin.elapsed() < slower(6.0), "{:?}", begin.elapsed());
+    let begin = Instant::now();
+    let error = other.rebuild(Members::Same).unwrap_err().to_string();
+    assert!(error.contains("rank 0 says no") && error.contains("the world was shut down"), "{error}");
+    drop(mine);
+    other.rebuild(Members::Survivors).unwrap();
+    assert!(begin.elapsed() < slower(10.0), "{:?}", begin.elapsed());
+    assert_eq!((other.health().generation, other.size()), (2, 1));
 }
 
 /// A request that waits within its own code for a rank that has left is ended also in a world that drains.
