@@ -77,8 +77,8 @@ fn finish(
     if !core.health_state.closed() {
         return Ok(());
     }
-    // A rebuild may take longer, and ends what comes of it.
-    let _turn = core.turn_until(work);
+    // A rebuild may be inside a call of NCCL or of a store that does not answer. It ends what comes of it.
+    let _turn = core.turn_until(&Deadline::after(PATIENCE.min(work.remaining())));
     core.close_next();
     let withdrawing = core.withdraw();
     let Some(generation) = core.now() else {

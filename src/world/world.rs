@@ -344,7 +344,8 @@ impl World {
     }
 
     /// Ends it, within `timeout` and a few seconds that the end of a communicator may take: what was submitted is done before, or ends with an
-    /// error. One that is down ends at once.
+    /// error. One that is down ends at once. It waits up to five seconds for a rebuild that is inside a call of NCCL or of
+    /// the store.
     ///
     /// What ranks in other processes have enqueued, or enqueue later, and that waits for a rank of this process, fails there at once:
     /// their world goes down, with an [`Error::Gone`] that names this rank. Two things wait until their deadlines: a first message to

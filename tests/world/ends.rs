@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -600,6 +600,27 @@ fn an_end_beside_a_vote() {
     other.rebuild(Members::Survivors).unwrap();
     assert!(begin.elapsed() < slower(10.0), "{:?}", begin.elapsed());
     assert_eq!((other.health().generation, other.size()), (2, 1));
+}
+
+/// The same while the rebuild is inside a call of the store that does not return.
+#[test]
+fn an_end_beside_a_store_that_hangs() {
+    let (waits, (let_go, until)) = (Arc::new(AtomicBool::new(false)), channel::<()>());
+    let (seen, until) = (Arc::clone(&waits), Arc::new(Mutex::new(until)));
+    let worlds = one_that_rebuilds_itself(move |operation, key| {
+        if operation == "compare_and_set" && key.ends_with("/s/0") {
+            seen.store(true, Ordering::Relaxed);
+            until.lock().unwrap().recv().unwrap_or_default();
+        }
+    });
+    let Some(([own, other], _exchanges)) = worlds else { return };
+    own.fail("a test");
+    eventually("the rebuild asks the store", || waits.load(Ordering::Relaxed));
+    let begin = Instant::now();
+    own.shutdown(Shutdown::Drain, slower(60.0)).unwrap();
+    assert!(begin.elapsed() < slower(20.0), "{:?}", begin.elapsed());
+    drop(let_go);
+    drop(other);
 }
 
 /// A request that waits within its own code for a rank that has left is ended also in a world that drains.
