@@ -48,8 +48,8 @@ pub(super) struct Core {
     pub(super) turn: Mutex<()>,
     /// Whether an attempt to rebuild it by itself is under way.
     pub(super) rebuilding: AtomicBool,
-    /// The threads that end failed generations and rebuild the world. None starts once it is closed.
-    workers: Mutex<Vec<JoinHandle<()>>>,
+    /// The threads that may use the store: those of all generations, and those that end or rebuild them.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// Whether it was closed, and its queues take no more requests.
     settled: AtomicBool,
     /// Held while requests are put into several queues.
@@ -94,7 +94,7 @@ impl Core {
             source: Mutex::new(source),
             turn: Mutex::default(),
             rebuilding: AtomicBool::new(false),
-            workers: Mutex::default(),
+            threads: Mutex::default(),
             settled: AtomicBool::new(false),
             together: Mutex::default(),
             now: Mutex::default(),
@@ -274,17 +274,24 @@ impl Core {
 
     /// Starts a thread that works on a world that is down. Starts none once the world is closed.
     pub(super) fn start_worker(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-        let mut workers = self.workers.lock();
-        workers.retain(|worker| !worker.is_finished());
+        // `take_threads` comes after the world was closed, and takes this lock.
+        let mut threads = self.threads.lock();
         if self.health_state.now().1 == Phase::Down {
-            workers.push(spawn(name, run)?);
+            threads.push(spawn(name, run)?);
         }
         Ok(())
     }
 
-    /// The threads that work on the world, after it was closed.
-    pub(super) fn take_workers(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut *self.workers.lock())
+    /// Keeps the threads that use the store for a generation.
+    fn keep(&self, started: impl IntoIterator<Item = JoinHandle<()>>) {
+        let mut threads = self.threads.lock();
+        threads.retain(|thread| !thread.is_finished());
+        threads.extend(started);
+    }
+
+    /// Takes the threads that may use the store.
+    pub(super) fn take_threads(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut *self.threads.lock())
     }
 
     fn make(
@@ -299,7 +306,7 @@ impl Core {
             let poller = Poller::new(communicator.aborter(), Box::new(self.alarm(number)));
             rank_threads.push(Arc::new(RankThread::new(number, communicator, Arc::clone(queue), poller)?));
         }
-        let (order, threads) = self.order(number, &rank_threads, alive)?;
+        let order = self.order(number, &rank_threads, alive)?;
         for (rank, queue) in queues {
             for lane in queue.waiting() {
                 // Who waits for room asks again when this is over.
@@ -307,7 +314,7 @@ impl Core {
             }
         }
         let queues = queues.to_vec();
-        let generation = Arc::new(Generation { number, rank_threads, queues, order, threads, cause: OnceLock::new() });
+        let generation = Arc::new(Generation { number, rank_threads, queues, order, cause: OnceLock::new() });
         for rank_thread in &generation.rank_threads {
             rank_thread.start(self.options.spin, self.alarm(number))?;
         }
@@ -318,13 +325,8 @@ impl Core {
         Queue::new(self.options.queue, self.options.sequenced)
     }
 
-    /// The order of the requests, and the threads that use the store for this generation.
-    fn order(
-        &self,
-        number: u64,
-        rank_threads: &[Arc<RankThread>],
-        alive: &Arc<AtomicBool>,
-    ) -> Result<(Order, Vec<JoinHandle<()>>)> {
+    /// The order of the requests. Starts the threads that use the store for this generation.
+    fn order(&self, number: u64, rank_threads: &[Arc<RankThread>], alive: &Arc<AtomicBool>) -> Result<Order> {
         let (me, alive) = (Weak::clone(&self.me), Arc::clone(alive));
         let goes_on = move || alive.load(Ordering::Acquire) && me.upgrade().is_some_and(|core| core.is_up(number));
         match (&*self.source.lock(), rank_threads) {
@@ -337,15 +339,16 @@ impl Core {
                         alarm(&error);
                     }
                 };
-                let listens = listen::others(exchange, goes_on.clone(), leaves, self.alarm(number))?;
+                self.keep([listen::others(exchange, goes_on.clone(), leaves, self.alarm(number))?]);
                 if !self.options.sequenced {
-                    return Ok((Order::None, vec![listens]));
+                    return Ok(Order::None);
                 }
                 let (order, follow) = order::follow(exchange, &rank_thread.queue, left, goes_on, self.alarm(number))?;
-                Ok((order, follow.into_iter().chain([listens]).collect()))
+                self.keep(follow);
+                Ok(order)
             }
-            _ if self.options.sequenced => Ok((Order::here(), Vec::new())),
-            _ => Ok((Order::None, Vec::new())),
+            _ if self.options.sequenced => Ok(Order::here()),
+            _ => Ok(Order::None),
         }
     }
 

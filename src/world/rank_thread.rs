@@ -50,8 +50,6 @@ pub(super) struct Generation {
     pub(super) rank_threads: Vec<Arc<RankThread>>,
     pub(super) queues: Vec<(usize, Arc<Queue>)>,
     pub(super) order: Order,
-    /// The threads that use the store. They end soon after the generation.
-    pub(super) threads: Vec<JoinHandle<()>>,
     /// Why it has failed.
     pub(super) cause: OnceLock<Error>,
 }

@@ -101,8 +101,7 @@ fn finish(
     }
     withdrawing.wait(TELL.min(whole.remaining().max(least)));
     let ended = close(core, &generation, done.is_ok(), whole.remaining().max(least));
-    let grace = Deadline::after(THREADS.min(whole.remaining().max(least)));
-    let _ = wait_for(&generation.threads, &grace) && wait_for(&core.take_workers(), &grace);
+    let _ = wait_for(&core.take_threads(), &Deadline::after(THREADS.min(whole.remaining().max(least))));
     match how {
         Shutdown::Drain if failed.is_none() => done.and(ended),
         _ => Ok(()),

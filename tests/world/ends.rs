@@ -623,6 +623,49 @@ fn an_end_beside_a_store_that_hangs() {
     drop(other);
 }
 
+/// An end waits for the threads of earlier generations, too, which may be inside a call of the store.
+#[test]
+fn an_end_soon_after_a_rebuild() {
+    turn();
+    if Device::count().unwrap() < 2 {
+        return;
+    }
+    let (place, (is_held, held), (let_go, until)) = (Threads::new(2), channel(), channel::<()>());
+    let once = Arc::new(Mutex::new(Some((is_held, until))));
+    let join = |rank: usize| {
+        let once = Arc::clone(&once);
+        let store = Faulty(place.store(rank).unwrap(), move |operation: &str, key: &str| {
+            let holds = rank == 0 && operation == "get" && key.contains("world/end/");
+            let first = once.lock().unwrap().take_if(|_| holds);
+            if let Some((is_held, until)) = first {
+                is_held.send(()).unwrap();
+                until.recv().unwrap_or_default();
+            }
+            Ok(())
+        });
+        let exchange = Exchange::join(HookedStore(store)).unwrap();
+        // SAFETY: both ranks do the same.
+        unsafe { World::join(exchange, Device::new(rank).unwrap(), WorldOptions::default()) }.unwrap()
+    };
+    let (own, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| join(1));
+        (join(0), other.join().unwrap())
+    });
+    held.recv_timeout(slower(60.0)).unwrap();
+    own.fail("a test");
+    other.fail("a test");
+    std::thread::scope(|scope| {
+        scope.spawn(|| other.rebuild(Members::Same).unwrap());
+        own.rebuild(Members::Same).unwrap();
+    });
+    let begin = Instant::now();
+    own.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    // The thread is held: the end waits as long as it waits for any thread. Those of the second
+    // generation end within half of that time.
+    assert!(begin.elapsed() >= Duration::from_millis(500), "{:?}", begin.elapsed());
+    drop((let_go, other));
+}
+
 /// A request that waits within its own code for a rank that has left is ended also in a world that drains.
 #[test]
 fn a_request_that_waits_by_itself_in_a_world_that_drains() {
