@@ -23,7 +23,7 @@ use crate::sys;
 ///
 /// It owns the buffer. Where it is dropped while work uses it, it waits for that, 5 seconds at most. What is still in use then, or is in a graph, or cannot be
 /// unregistered there, as within [`Context::nonblocking`] or during a capture, stays registered and is freed where all PEs come together next and that is
-/// over: in an allocation, in [`Context::reclaim`] or in [`Context::finalize`]. What is in use to the end, or belongs to a context that is lost, is never freed.
+/// over: in an allocation, in [`Context::reclaim`] or in [`Context::finalize`]. Another thread drops the buffer there, with its owner. What is in use to the end, or belongs to a context that is lost, is never freed.
 ///
 /// ```
 /// # use gpucomm::nvshmem::{Context, UniqueId};

@@ -83,15 +83,20 @@ fn size_of_text(text: &CStr) -> Option<u64> {
         let number = libc::strtod(text.as_ptr(), &raw mut end);
         (number, CStr::from_ptr(end))
     };
+    if left.count_bytes() == text.count_bytes() {
+        // There is no number.
+        return None;
+    }
     let shift = match left.to_bytes().first().map(u8::to_ascii_lowercase) {
-        None if left.count_bytes() < text.count_bytes() => 0,
+        None => 0,
         Some(b'k') => 10,
         Some(b'm') => 20,
         Some(b'g') => 30,
         Some(b't') => 40,
         _ => return None,
     };
-    Some((number * (1u64 << shift) as f64).ceil() as u64)
+    let size = (number * (1u64 << shift) as f64).ceil();
+    (0.0..u64::MAX as f64).contains(&size).then_some(size as u64)
 }
 
 /// A number, of base 16 and 8 as well. What stands behind it is passed over, and what is none at all is 0.
