@@ -39,5 +39,5 @@ fn bugs_are_told_by_name() {
     let said = |major, minor, patch| line(Version::new(major, minor, patch)).expect("one has no end");
     assert!(said(3, 2, 5).contains("NVSHMEM 3.2.5") && said(3, 2, 5).contains(": remote-signals, uid-bootstrap, "));
     assert!(!said(3, 4, 5).contains("remote-signals") && !said(3, 4, 5).contains("deep-ep"));
-    assert!(said(3, 8, 0).ends_with(": fabric-state, deep-ep\n"));
+    assert!(said(3, 8, 0).ends_with(": fabric-state, deep-ep, handle-table\n"));
 }
