@@ -64,7 +64,7 @@ impl Exchange {
 
     /// Returns a handle whose collective calls, votes and [survivors](Self::survivors) wait no longer as
     /// soon as `refusal` returns an error.
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "world", nccl_ge_2_29))]
     pub(crate) fn unless(&self, refusal: impl Fn() -> Option<Error> + Send + Sync + 'static) -> Self {
         Self { refusal: Some(Refusal(Arc::new(refusal))), ..self.clone() }
     }

@@ -141,6 +141,7 @@ pub(crate) fn deadline_of(parents: &[Arc<Inner>]) -> Deadline {
 
 /// Waits for a call inside `parents` that another thread makes, and ends their visits if it returns
 /// in time. Aborts them if it does not.
+#[cfg(nccl_ge_2_29_7)]
 pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &Receiver<Result<T>>) -> Result<T> {
     wait_unless_revoked(operation, parents, false, split)
 }
