@@ -179,24 +179,17 @@ impl Exchange {
         keys: &[(usize, String)],
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u8>>> {
-        let values = self.view.values(
-            operation,
-            what,
-            keys,
-            deadline,
-            || self.refusal(),
-            |rank, value| {
-                (value.first() != Some(&kind)).then(|| Error::Disagreement {
-                    operation,
-                    rank,
-                    peer: self.rank(),
-                    expected: format!("{} as round {round}", kind::name(Some(&kind))),
-                    got: kind::name(value.first()),
-                    departed: false,
-                    in_part: false,
-                })
-            },
-        )?;
+        let values = self.view.values(operation, what, keys, deadline, |rank, value| {
+            (value.first() != Some(&kind)).then(|| Error::Disagreement {
+                operation,
+                rank,
+                peer: self.rank(),
+                expected: format!("{} as round {round}", kind::name(Some(&kind))),
+                got: kind::name(value.first()),
+                departed: false,
+                in_part: false,
+            })
+        })?;
         Ok(values.into_iter().map(|mut value| value.split_off(1)).collect())
     }
 

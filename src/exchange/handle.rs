@@ -62,9 +62,10 @@ impl Exchange {
         Self { view, ..self.clone() }
     }
 
-    /// Returns a handle whose collective calls, votes and [survivors](Self::survivors) wait no longer as
-    /// soon as `refusal` returns an error.
-    #[cfg(any(feature = "world", nccl_ge_2_29))]
+    /// Returns a handle whose votes and [survivors](Self::survivors) wait no longer as soon as `refusal`
+    /// returns an error. Other collective calls know nothing of it: a rank that leaves one of those would
+    /// be a round behind the others.
+    #[cfg(feature = "world")]
     pub(crate) fn unless(&self, refusal: impl Fn() -> Option<Error> + Send + Sync + 'static) -> Self {
         Self { refusal: Some(Refusal(Arc::new(refusal))), ..self.clone() }
     }
@@ -299,7 +300,7 @@ impl Exchange {
         check_rank(operation, rank, self.size())?;
         let asked = [(rank, self.name(operation, key)?)];
         let what = format!("{key:?}");
-        Ok(self.view.values(operation, &what, &asked, &self.deadline(), || self.refusal(), |_, _| None)?.swap_remove(0))
+        Ok(self.view.values(operation, &what, &asked, &self.deadline(), |_, _| None)?.swap_remove(0))
     }
 
     /// Returns the value of a key, or `None` if it is not set. Does not wait.

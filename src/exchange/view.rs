@@ -178,15 +178,14 @@ impl View {
     }
 
     /// Waits for keys, and returns their values. Each key comes with the member that sets it. The error
-    /// names the members that have not set theirs. `refusal` may return an error, which ends the wait.
-    /// So does `objection`, which gets each rank and its value.
+    /// names the members that have not set theirs. `objection` gets each rank and its value, and may
+    /// return an error, which ends the wait immediately.
     pub(super) fn values(
         &self,
         operation: &'static str,
         what: &str,
         keys: &[(usize, String)],
         deadline: &Deadline,
-        refusal: impl Fn() -> Option<Error>,
         objection: impl Fn(usize, &[u8]) -> Option<Error>,
     ) -> Result<Vec<Vec<u8>>> {
         let objections = |came: &[Came]| {
@@ -197,8 +196,7 @@ impl View {
             values.filter_map(|(rank, value)| objection(rank, value)).next()
         };
         let came = self.await_keys(keys, deadline, |came| {
-            let is_over = came.iter().any(|came| matches!(came, Came::Ended(_))) || objections(came).is_some();
-            if is_over { Ok(true) } else { refusal().map_or(Ok(false), Err) }
+            Ok(came.iter().any(|came| matches!(came, Came::Ended(_))) || objections(came).is_some())
         })?;
         if let Some(error) = objections(&came) {
             return Err(error);

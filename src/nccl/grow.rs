@@ -1,7 +1,7 @@
 //! Communicators to which ranks are added.
 
 use std::fmt;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 
 use super::children::grow;
@@ -151,8 +151,8 @@ impl Communicator {
     /// `exchange` has no more ranks than there are, or this rank has another number there; [`Error::Disagreement`] on all ranks if the first of them do
     /// not call this, for communicators of the same size, or the others do not join. Where a rank cannot grow, nothing has happened: it gets its
     /// own error, and the others at once an [`Error::Exchange`] that says why. Where the exchange knows that a rank has ended which had not grown or
-    /// joined, [`Error::Gone`] soon after, or [`Error::Aborted`] if this communicator was growing already, which ends it. If this communicator
-    /// is aborted or revoked while it waits for the others, the error of that. Those of [`Exchange::all_gather`].
+    /// joined, [`Error::Gone`] soon after, or [`Error::Aborted`] if this communicator was growing already, which ends it. Those of
+    /// [`Exchange::all_gather`].
     ///
     /// # Examples
     /// ```
@@ -189,11 +189,9 @@ impl Communicator {
         // Whatever is wrong here, the other ranks learn of it.
         let own = Comes::Grows { size: self.size() as u64, is_checked: self.is_checked() };
         let ready = self.ready_to_grow(OPERATION, exchange).map(|ready| (ready, own.encode()));
-        let inner = Arc::clone(self.inner());
-        let refusing = exchange.unless(move || inner.refusal(OPERATION));
-        let ((more, threads), gathered) = refusing.gather_ready(OPERATION, ready)?;
+        let ((more, threads), gathered) = exchange.gather_ready(OPERATION, ready)?;
         let is_checked = agree(OPERATION, &gathered)?;
-        let name = refusing.share(OPERATION, || {
+        let name = exchange.share(OPERATION, || {
             let invitations = self.invite(more)?.into_iter().map(Invitation::into_bytes);
             Ok(invitations.collect::<Result<Vec<_>>>()?.concat())
         })?;

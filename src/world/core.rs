@@ -272,14 +272,18 @@ impl Core {
         }
     }
 
-    /// Starts a thread that works on a world that is down. Starts none once the world is closed.
-    pub(super) fn start_worker(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    /// Starts a thread that works on a world that is down. Returns false, and starts none, if the world
+    /// is not down, or not any more.
+    pub(super) fn start_worker(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<bool> {
         // `take_threads` comes after the world was closed, and takes this lock.
         let mut threads = self.threads.lock();
-        if self.health_state.now().1 == Phase::Down {
+        // A thread that is not joined keeps its stack.
+        threads.retain(|thread| !thread.is_finished());
+        let is_down = self.health_state.now().1 == Phase::Down;
+        if is_down {
             threads.push(spawn(name, run)?);
         }
-        Ok(())
+        Ok(is_down)
     }
 
     /// Keeps the threads that use the store for a generation.

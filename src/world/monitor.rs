@@ -163,8 +163,10 @@ fn try_again(core: &Arc<Core>, number: u64, plan: &mut Option<Plan>) {
         }
         own.rebuilding.store(false, Ordering::Release);
     });
-    if let Err(error) = started {
+    if !matches!(started, Ok(true)) {
         core.rebuilding.store(false, Ordering::Release);
+    }
+    if let Err(error) = started {
         core.health_state.attempted(&error, attempt);
     }
 }

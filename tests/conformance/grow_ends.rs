@@ -3,9 +3,8 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::{Config, InitOptions};
-use gpucomm::{Clique, Communicator, Error, Result, Stream, UniqueId};
+use gpucomm::{Clique, Communicator, Error, Result, Stream};
 
 use crate::grow::{FIRST, clique, use_it};
 use crate::support::newer::since;
@@ -293,39 +292,6 @@ fn a_new_rank_is_told_that_the_clique_has_ended() {
             }
             still_works(ranks - 1);
         }
-    });
-}
-
-/// A rank that waits in the exchange for the others learns of the end of its own communicator.
-#[test]
-fn the_end_of_a_communicator_ends_the_wait_of_a_grow_over_an_exchange() {
-    since(FIRST, 60.0, || {
-        for ends in ["revoke", "abort"] {
-            let place = Threads::new(2);
-            let (stores, device) = ([0, 1].map(|rank| place.store(rank).unwrap()), places()[0]);
-            let id = UniqueId::new().unwrap();
-            // SAFETY: it is the only rank.
-            let old = unsafe { Communicator::init_rank(device, 1, &id, 0) }.unwrap();
-            use_it(&old).unwrap();
-            std::thread::scope(|scope| {
-                let exchanges = stores.map(|store| scope.spawn(|| Exchange::join(store).unwrap()));
-                let [own, _other] = exchanges.map(|exchange| exchange.join().unwrap());
-                let own = own.within(slower(50.0));
-                let old = &old;
-                let grows = scope.spawn(move || old.grow_over(&own).map(drop).unwrap_err());
-                // Before or after it waits.
-                std::thread::sleep(Duration::from_millis(fastrand::u64(..300)));
-                let begin = Instant::now();
-                match ends {
-                    "revoke" => drop(old.revoke("a test").unwrap()),
-                    _ => drop(old.aborter().abort("a test")),
-                }
-                let error = grows.join().unwrap();
-                assert!(matches!(error, Error::Revoked { .. } | Error::Aborted { .. }), "{ends}: {error:?}");
-                assert!(begin.elapsed() < slower(10.0), "{ends}: {:?}", begin.elapsed());
-            });
-        }
-        still_works(1);
     });
 }
 

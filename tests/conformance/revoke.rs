@@ -219,7 +219,8 @@ fn one_for_which_others_wait_in_a_call_of_all_ranks() {
     });
 }
 
-/// Rank 0 is inside NCCL in a split or a shrink, to which the other ranks have not come. A revoke ends that, and others are made of it.
+/// Rank 0 is inside NCCL in a split or a shrink, to which the other ranks have not come. A revoke ends that, and the rank with it: NCCL keeps
+/// a part of what the call has done.
 #[cfg(nccl_ge_2_29)]
 #[test]
 fn one_whose_rank_waits_inside_nccl() {
@@ -242,16 +243,13 @@ fn one_whose_rank_waits_inside_nccl() {
                     // It meets nobody before.
                     thread::sleep(slower(1.0));
                     let begin = Instant::now();
-                    all[0].revoke("the test revokes").unwrap();
+                    let revoked = all[0].revoke("the test revokes").map(drop);
                     let ended = waits.join().unwrap();
                     assert!(matches!(ended, Err(Error::Revoked { .. })), "{ended:?}");
+                    assert!(matches!(revoked, Ok(()) | Err(Error::Aborted { .. })), "{revoked:?}");
                     assert!(begin.elapsed() < slower(15.0), "{:?}", begin.elapsed());
                 });
-                thread::scope(|scope| {
-                    for comm in &all[..2] {
-                        scope.spawn(|| drop(comm.revoked().expect("it stays revoked").shrink(&[2]).unwrap()));
-                    }
-                });
+                assert!(all[0].revoked().is_none());
             }
         }
     });

@@ -14,20 +14,27 @@ pub(crate) mod suspend;
 
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::nccl::lifecycle::abort::{GRACE, abort};
+use crate::nccl::lifecycle::abort::{GRACE, abort, start_abort};
 use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::inner::Inner;
 
-/// Aborts `members` after a failure that the other ranks do not know, and on which they wait, but not after a revoke: that leaves
-/// communicators of which others can be made. Returns the error for the caller. If the call was `interruptible`, it had begun on active
-/// communicators, and NCCL returns errors of its own when a revoke interrupts it.
+/// Aborts `members` after a failure that the other ranks do not know, and on which they wait, but not after a revoke that came before the
+/// call was inside NCCL: that leaves communicators of which others can be made. Returns the error for the caller. If the call was
+/// `interruptible`, it had begun on active communicators. Then NCCL's error says that a revoke has interrupted it.
 fn failed(members: &[&Inner], operation: &'static str, interruptible: bool, error: Error) -> Error {
     let revoked = members.iter().all(|inner| inner.is_revoked());
-    if revoked && (interruptible || matches!(error, Error::Revoked { .. })) {
-        let error = members.iter().find_map(|inner| inner.refusal(operation)).unwrap_or(error);
+    if revoked && matches!(error, Error::Revoked { .. }) {
         // Ranks of other processes may wait for this one within NCCL.
         members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &error));
         return error;
+    }
+    let refusal = members.iter().filter(|_| revoked && interruptible).find_map(|inner| inner.refusal(operation));
+    if let Some(refusal) = refusal {
+        // NCCL's parent keeps what the interrupted call has counted and sent. A later call would take it for its own.
+        let reason = format!("NCCL was inside {operation} when it was revoked, after which nothing can be made of it");
+        let cliques: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
+        start_abort(&cliques, &Error::Aborted { operation, reason });
+        return refusal;
     }
     if !members.iter().any(|inner| inner.is_revoked() || inner.is_suspended()) {
         return failed_call::end(members, operation, error);

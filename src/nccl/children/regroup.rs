@@ -160,11 +160,8 @@ pub(super) fn regroup(
         }
         let parts = members.iter().zip(&mut entered).zip(helpers).zip(brings.into_iter().zip(parties));
         let parts = parts.map(|(((inner, guard), helper), (bring, party))| {
-            // Ranks that compare nothing may have come to a call that a revoke has interrupted, and others not.
-            let of_revoked = inner.validation.compares_nothing() && inner.is_revoked();
-            let times = guard.regroup(plan, of_revoked);
-            let nth = (plan, of_revoked, times);
-            let child = bring.joins.then(|| place_of(operation, inner, nth, bring.place.as_ref(), &party));
+            let times = guard.regroup(plan);
+            let child = bring.joins.then(|| place_of(operation, inner, (plan, times), bring.place.as_ref(), &party));
             let child = child.transpose()?;
             ChildConfig::keep(bring.config.as_ref(), child.as_ref());
             let config = bring.config.map(|config| config.config);
@@ -358,7 +355,7 @@ fn spare(members: &[&Inner], plan: &Plan) {
 fn place_of(
     operation: &'static str,
     inner: &Inner,
-    (plan, of_revoked, times): (&Plan, bool, u64),
+    (plan, times): (&Plan, u64),
     place: Option<&Choice>,
     party: &Party,
 ) -> Result<Place> {
@@ -373,7 +370,6 @@ fn place_of(
     }
     let color = |place: Option<&Choice>| place.map(|choice| choice.color);
     let child = match plan {
-        Plan::Without(excluded, _) if of_revoked => Child::RevokedRest(Arc::clone(excluded), times),
         Plan::Without(excluded, _) => Child::Rest(Arc::clone(excluded), times),
         Plan::Split | Plan::Resume | Plan::Grow(_) => Child::RevokedPart(times, color(place).unwrap_or(0)),
     };

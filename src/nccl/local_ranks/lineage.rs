@@ -16,8 +16,6 @@ pub(crate) enum Child {
     /// The communicator without these ranks, which are sorted, and how often that was asked for
     /// before.
     Rest(Arc<[usize]>, u64),
-    /// The same of a communicator that was revoked, where this is counted anew.
-    RevokedRest(Arc<[usize]>, u64),
     /// The communicator with so many more ranks, and how often that was asked for before.
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     Grown(usize, u64),
@@ -31,7 +29,6 @@ impl Child {
             Self::RevokedPart(times, color) => (1, *times, *color as u64, &[]),
             Self::Rest(excluded, times) => (2, *times, excluded.len() as u64, excluded),
             Self::Grown(more, times) => (3, *times, *more as u64, &[]),
-            Self::RevokedRest(excluded, times) => (4, *times, excluded.len() as u64, excluded),
         };
         let words = [first, second].into_iter().chain(others.iter().map(|rank| *rank as u64));
         std::iter::once(kind).chain(words.flat_map(u64::to_le_bytes)).collect()
@@ -42,7 +39,7 @@ impl Child {
         match self {
             Self::Part(_, color) | Self::RevokedPart(_, color) => format!("of color {color}"),
             Self::Grown(more, _) => format!("with {more} more"),
-            Self::Rest(excluded, _) | Self::RevokedRest(excluded, _) => match &**excluded {
+            Self::Rest(excluded, _) => match &**excluded {
                 [one] => format!("without rank {one}"),
                 all => format!("without ranks {}", all.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
             },

@@ -14,31 +14,27 @@ pub(crate) struct Guarded {
     pub(crate) points: u64,
     /// How many splits this rank has come to.
     pub(crate) splits: u64,
-    /// How often other communicators were made of it outside of that sequence, for each plan, and whether it was revoked then.
-    pub(crate) regroups: Vec<(Plan, bool, u64)>,
+    /// How often other communicators were made of it outside of that sequence, for each plan.
+    pub(crate) regroups: Vec<(Plan, u64)>,
 }
 
 impl Guarded {
-    /// What [`Guarded::regroup`] would return next, while it is active.
+    /// What [`Guarded::regroup`] would return next.
     #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn times(&self, plan: &Plan) -> u64 {
         let plan = plan.sequence();
-        self.regroups
-            .iter()
-            .find(|(known, of_revoked, _)| !of_revoked && *known == plan)
-            .map_or(0, |(.., times)| times + 1)
+        self.regroups.iter().find(|(known, _)| *known == plan).map_or(0, |(_, times)| times + 1)
     }
 
     /// Counts one more communicator that is made of it by `plan`. Returns how often that was done
-    /// before, or if it is `of_revoked`, since it was revoked.
-    pub(crate) fn regroup(&mut self, plan: &Plan, of_revoked: bool) -> u64 {
+    /// before.
+    pub(crate) fn regroup(&mut self, plan: &Plan) -> u64 {
         let plan = plan.sequence();
-        let same = |(known, revoked, _): &&mut (Plan, bool, u64)| *known == plan && *revoked == of_revoked;
-        if let Some((.., times)) = self.regroups.iter_mut().find(same) {
+        if let Some((_, times)) = self.regroups.iter_mut().find(|(known, _)| *known == plan) {
             *times += 1;
             return *times;
         }
-        self.regroups.push((plan, of_revoked, 0));
+        self.regroups.push((plan, 0));
         0
     }
 }

@@ -50,12 +50,6 @@ impl Validation {
         }
     }
 
-    /// Whether the ranks compare nothing. They meet inside NCCL only.
-    #[cfg_attr(not(nccl_ge_2_27), allow(dead_code))]
-    pub(crate) fn compares_nothing(&self) -> bool {
-        self.in_process().is_none() && self.over_exchange().is_none()
-    }
-
     /// `rank` has launched a collective: prepares the memory that its next one is compared in.
     #[inline]
     pub(crate) fn launched(&self, rank: usize) {
