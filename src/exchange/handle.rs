@@ -112,6 +112,12 @@ impl Exchange {
         Arc::as_ptr(&self.view.store).cast::<()>().addr()
     }
 
+    /// How long the drop of the last handle may wait for the other ranks: this one may serve the store.
+    #[cfg(feature = "nvshmem")]
+    pub(crate) fn lingers(&self) -> Duration {
+        self.view.store.lingers()
+    }
+
     /// Returns the first other rank that has ended too early, and how. A rank that `is_through` may end: it is added to `through`, and
     /// not looked at again. Each question to the store takes at most `within`. Returns `None` if the store does not answer.
     #[cfg(feature = "nccl")]

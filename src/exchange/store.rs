@@ -131,6 +131,12 @@ pub trait Store: Send + Sync {
         Ok(false)
     }
 
+    /// How long its drop may wait for the other ranks, which this one serves.
+    #[doc(hidden)]
+    fn lingers(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Leaves a server that has ended, and connects to the next one at the same place after a
     /// `pause`: a server that stays for others ends once none of them is connected. `None` if the
     /// store has no server that may come again.
@@ -184,6 +190,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn goes_with(&self, id: u64) -> Result<bool> {
         (**self).goes_with(id)
+    }
+
+    fn lingers(&self) -> Duration {
+        (**self).lingers()
     }
 
     fn again(&self, pause: Duration, within: Duration) -> Option<Result<Arc<dyn Store>>> {
@@ -337,6 +347,10 @@ impl<S: Store> Store for Checked<S> {
 
     fn goes_with(&self, id: u64) -> Result<bool> {
         self.contain("Store::goes_with", "", |store| store.goes_with(id))
+    }
+
+    fn lingers(&self) -> Duration {
+        self.contain("Store::lingers", "", |store| Ok(store.lingers())).unwrap_or_default()
     }
 
     fn again(&self, pause: Duration, within: Duration) -> Option<Result<Arc<dyn Store>>> {

@@ -193,6 +193,10 @@ impl Store for C10d {
         self.id
     }
 
+    fn lingers(&self) -> Duration {
+        self.client.lingers()
+    }
+
     fn set(&self, key: &str, value: &[u8], within: Duration) -> Result<()> {
         let operation = "Store::set";
         check_value(operation, value.len())?;

@@ -10,7 +10,7 @@ use rustix::net::RecvFlags;
 
 use super::address::resolve;
 use super::keep_alive;
-use super::server::Server;
+use super::server::{LINGER, Server};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::Mutex;
@@ -144,6 +144,11 @@ impl<G: Greeter> Client<G> {
     /// Whether this process has the server.
     pub(in crate::exchange) fn serves(&self) -> bool {
         self.server.is_some()
+    }
+
+    /// How long the drop of the server of this process may wait for its clients.
+    pub(in crate::exchange) fn lingers(&self) -> Duration {
+        if self.serves() { LINGER } else { Duration::ZERO }
     }
 
     /// Closes all connections, for which the server may wait, and pauses. No call uses any now.

@@ -39,7 +39,7 @@ const READ: usize = 4 << 20;
 const REQUESTS: usize = 512;
 
 /// How long the server stays for the other ranks after its own rank has left.
-const LINGER: Duration = Duration::from_secs(5);
+pub(super) const LINGER: Duration = Duration::from_secs(5);
 
 /// How long a client may take to greet the server, and to read why it is refused.
 const GREETING: Duration = Duration::from_secs(5);

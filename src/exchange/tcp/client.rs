@@ -274,6 +274,10 @@ impl Store for Tcp {
         self.ask("Store::clear", prefix, &Request::Clear { prefix }, within, |reader| reader.end(()))
     }
 
+    fn lingers(&self) -> Duration {
+        self.client.lingers()
+    }
+
     fn ended(&self, ids: &[u64], within: Duration) -> Result<Vec<Option<String>>> {
         self.ask("Store::ended", "", &Request::Ended { ids: ids.to_vec() }, within, |reader| {
             codec::read_departures(reader).filter(|ends| ends.len() == ids.len())

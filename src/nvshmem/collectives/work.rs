@@ -8,7 +8,6 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::nvshmem::memory::slice::SymmetricSlice;
 use crate::nvshmem::memory::slice_mut::SymmetricSliceMut;
-use crate::nvshmem::state::settle::Death;
 use crate::nvshmem::teams::team::Team;
 use crate::sys;
 
@@ -100,11 +99,10 @@ impl Team<'_> {
         enqueue: impl FnOnce(&mut Self, &Stream) -> Result<()>,
     ) -> Result<()> {
         let (inner, awaited) = (self.inner.clone(), self.state.awaited());
-        let death = Death::new(&inner, &awaited);
         enqueue(self, &inner.stream)?;
         let deadline = inner.deadline();
         inner.watchdog.during_wait(operation, inner.timeout, &awaited, |waiting| {
-            let waited = inner.stream.wait_unless(operation, &deadline, || death.ends_call(&inner, waiting));
+            let waited = inner.stream.wait_unless(operation, &deadline, || waiting.in_vain());
             waited.map_err(|error| match error {
                 Error::Timeout { operation, timeout, .. } => {
                     let detail = format!("PE {} of {}: not all members have come", self.state.pe, self.n_pes());

@@ -128,7 +128,7 @@ impl Inner {
     /// Waits, no longer than the timeout, until there is room for so many entries on `stream`.
     #[cold]
     fn wait_for_room(&self, operation: &'static str, stream: &Stream, entries: usize) -> Result<()> {
-        let death = Death::new(self, &Awaited::All);
+        let death = Death::default();
         self.watchdog.during_wait(operation, self.timeout, &Awaited::All, |waiting| {
             stream.make_room_for(entries, operation, self.timeout, || death.ends(self, waiting))
         })

@@ -4,13 +4,13 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::notes::{Absent, Notes, behind};
-use super::wait_state::{Awaited, Now, WaitState, Waits};
+use super::wait_state::{Awaited, WaitState, Waits};
 use crate::error::{Error, Result};
 
 /// The exit code of a process whose PE has waited inside the library for longer than its timeout: see [`ContextBuilder::watchdog`].
@@ -61,15 +61,10 @@ struct Asked {
     call: u64,
     last: Option<Instant>,
     /// The call of the question that has no answer yet, and its answer.
-    open: Option<(u64, Receiver<Answer>)>,
-    /// The awaited PE that will not come.
+    open: Option<(u64, Receiver<Option<Absent>>)>,
+    /// The PE that will not come.
     absent: Option<Found>,
-    /// A PE that has ended, and does not have to come.
-    beside: Option<Found>,
 }
-
-/// What the exchange knows: an awaited PE that will not come, and another one that has ended.
-type Answer = [Option<Absent>; 2];
 
 /// A PE that has ended, and how many times the thread still looks before it says so.
 struct Found(Absent, u32);
@@ -113,13 +108,10 @@ impl WaitState {
             };
             if let Some(waits) = &waits {
                 if asked.call != call {
-                    asked = Asked { call, last: Some(waits.since), open: asked.open, absent: None, beside: None };
-                }
-                if let Some(beside) = asked.beside.as_mut().and_then(Found::due) {
-                    self.wakes(call, beside, &self.beside, |now| &mut now.beside);
+                    asked = Asked { call, last: Some(waits.since), open: asked.open, absent: None };
                 }
                 match asked.absent.as_mut().and_then(Found::due) {
-                    Some(absent) if waits.gives_up => self.wakes(call, absent, &self.in_vain, |now| &mut now.absent),
+                    Some(absent) if waits.gives_up => self.wakes(call, absent),
                     Some(absent) => self.end(call, waits, Some(absent)),
                     None if waits.since.elapsed() >= waits.timeout && !waits.gives_up => self.end(call, waits, None),
                     None => {}
@@ -138,13 +130,9 @@ impl WaitState {
             if answer == Err(TryRecvError::Empty) {
                 return;
             }
-            if let (Some(waits), Ok([absent, beside]), true) = (waits, answer, *call == asked.call) {
-                let found = |absent: Absent| {
-                    let rest = waits.rest(&absent);
-                    Found(absent, rest)
-                };
-                asked.absent = absent.map(found);
-                asked.beside = asked.beside.take().or_else(|| beside.map(found));
+            if let (Some(waits), Ok(Some(absent)), true) = (waits, answer, *call == asked.call) {
+                let rest = waits.rest(&absent);
+                asked.absent = Some(Found(absent, rest));
             }
             asked.open = None;
         }
@@ -155,8 +143,6 @@ impl WaitState {
         let asks = asked.absent.is_none() && asked.last.is_none_or(|last| last.elapsed() >= ASKS);
         let awaited = waits.map(|waits| &waits.awaited).filter(|awaited| asks && !matches!(awaited, Awaited::Nobody));
         let awaited = awaited.map(|awaited| (self.others_of(awaited), matches!(awaited, Awaited::AllAtEnd)));
-        let gives_up = asked.beside.is_none() && waits.is_some_and(|waits| waits.gives_up);
-        let besides = if gives_up { self.others_of(&Awaited::All) } else { Vec::new() };
         if stale == 0 && text.is_none() && awaited.is_none() {
             return;
         }
@@ -171,21 +157,17 @@ impl WaitState {
             if let Some(text) = text {
                 shared.tell(notes, call, &text);
             }
-            let Some((others, at_end)) = awaited else { return Answer::default() };
-            let absent = notes.absent(&others, at_end);
-            let besides: Vec<_> = besides.into_iter().filter(|pe| !others.contains(pe)).collect();
-            let beside = if besides.is_empty() { None } else { notes.absent(&besides, false) };
-            [absent, beside]
+            awaited.and_then(|(others, at_end)| notes.absent(&others, at_end))
         });
         asked.open = Some((call, answer));
     }
 
-    /// Tells a call that can give up of a PE that has ended.
-    fn wakes(&self, call: u64, ended: Absent, told: &AtomicU64, absent: impl Fn(&mut Now) -> &mut Option<Absent>) {
+    /// Makes a call give up that waits for a PE which will not come.
+    fn wakes(&self, call: u64, absent: Absent) {
         let mut now = self.now();
         if now.calls == call && now.waits.is_some() {
-            *absent(&mut now) = Some(ended);
-            told.store(call, Ordering::Release);
+            now.absent = Some(absent);
+            self.in_vain.store(call, Ordering::Release);
         }
     }
 

@@ -56,7 +56,12 @@ impl Inner {
         let device = busy.device().unwrap_or(self.device);
         let what =
             format!("other work on {device}, all of which NVSHMEM waits for, or a capture of another thread there");
-        self.poll(operation, deadline, awaited, &what, || Ok(busy.is_over() && Quiet::can_be_kept(devices)))
+        let done = || Ok(busy.is_over() && Quiet::can_be_kept(devices));
+        match awaited {
+            // No PE has to come. The work may wait for one nevertheless.
+            Awaited::Nobody => self.poll_local(operation, deadline, &what, done),
+            _ => self.poll(operation, deadline, awaited, &what, done),
+        }
     }
 
     /// Meets the members of `team`, or all PEs, until the work that each of them had on its `devices` when all had come is done, and

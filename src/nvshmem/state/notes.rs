@@ -87,6 +87,11 @@ impl Notes {
         let _ = persist(|| self.exchange.leave_note(&finalized(self.pe), &[], ASK));
     }
 
+    /// How long the drop of the last owner of the store may wait for the other PEs.
+    pub(super) fn lingers(&self) -> Duration {
+        self.exchange.lingers()
+    }
+
     /// The first of these others that has ended, or has given up. At the end of the library, a PE that has finalized may have ended. Does not wait for a
     /// store that does not answer.
     pub(super) fn absent(&self, others: &[usize], at_end: bool) -> Option<Absent> {

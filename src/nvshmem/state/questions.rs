@@ -106,6 +106,11 @@ impl Questions {
         });
     }
 
+    /// How long the drop of the last owner of the store may wait for the other PEs.
+    pub(super) fn lingers(&self) -> Duration {
+        self.notes.lingers()
+    }
+
     /// Waits until every question has its answer, but no longer than `within`.
     pub(super) fn finish(&self, within: Duration) {
         let is_over = || {

@@ -37,43 +37,17 @@ impl Settled<'_> {
 }
 
 /// The end of another PE, as a wait for work of this PE's device meets it.
-pub(crate) struct Death {
-    patience: Cell<Option<Deadline>>,
-    /// Whether what all PEs do was under way before the call. Its own work may count as that too.
-    behind_world: bool,
-}
+#[derive(Default)]
+pub(super) struct Death(Cell<Option<Deadline>>);
 
 impl Death {
-    /// For a call to which these PEs have to come. Made before the call enqueues anything.
-    pub(crate) fn new(inner: &Inner, awaited: &Awaited) -> Self {
-        let behind_world = matches!(awaited, Awaited::Members(_)) && !inner.world.is_done().unwrap_or(false);
-        Self { patience: Cell::default(), behind_world }
-    }
-
-    /// Returns the error if a wait for work of this PE's device, and for no PE, ends because of it.
+    /// Returns the error if the wait ends because of it.
     pub(super) fn ends(&self, inner: &Inner, waiting: &Waiting<'_>) -> Option<Error> {
         let error = waiting.in_vain()?;
-        let is_over = self.is_patience_over();
-        (is_over || inner.waits_for_pes()).then_some(error)
-    }
-
-    /// Returns the error if a wait for the awaited PEs ends because of it: one of them has ended, or one for which streams of this PE wait.
-    pub(crate) fn ends_call(&self, inner: &Inner, waiting: &Waiting<'_>) -> Option<Error> {
-        let in_vain = waiting.in_vain();
-        if in_vain.is_some() {
-            return in_vain;
-        }
-        let (pe, error) = waiting.beside()?;
-        let is_over = self.is_patience_over();
-        (inner.waits_for_pe(pe, self.behind_world) || is_over && inner.waits_for_signals()).then_some(error)
-    }
-
-    /// Returns true once [`UNKNOWN`] has passed since the first look after the death.
-    fn is_patience_over(&self) -> bool {
-        let patience = self.patience.take().unwrap_or_else(|| Deadline::after(UNKNOWN));
-        let is_over = patience.expired();
-        self.patience.set(Some(patience));
-        is_over
+        let patience = self.0.take().unwrap_or_else(|| Deadline::after(UNKNOWN));
+        let ends = patience.expired() || inner.waits_for_pes();
+        self.0.set(Some(patience));
+        ends.then_some(error)
     }
 }
 
@@ -133,8 +107,7 @@ impl Inner {
         Ok(Settled { turns })
     }
 
-    /// Waits until `done`, before a call to which these PEs have to come. The wait ends if one of them has ended, or one for which streams
-    /// of this PE wait.
+    /// Waits until `done`, before a call to which these PEs have to come. The wait ends if one of them has ended.
     pub(crate) fn poll(
         &self,
         operation: &'static str,
@@ -143,9 +116,8 @@ impl Inner {
         what: &str,
         mut done: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
-        let death = Death::new(self, awaited);
         self.watchdog.during_wait(operation, self.timeout, awaited, |waiting| {
-            deadline.poll(operation, || what.to_owned(), || death.ends_call(self, waiting).map_or_else(&mut done, Err))
+            deadline.poll(operation, || what.to_owned(), || waiting.in_vain().map_or_else(&mut done, Err))
         })
     }
 
@@ -158,7 +130,7 @@ impl Inner {
         what: &str,
         mut done: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
-        let death = Death::new(self, &Awaited::All);
+        let death = Death::default();
         self.watchdog.during_wait(operation, self.timeout, &Awaited::All, |waiting| {
             deadline.poll(operation, || what.to_owned(), || death.ends(self, waiting).map_or_else(&mut done, Err))
         })
@@ -169,17 +141,6 @@ impl Inner {
     fn waits_for_pes(&self) -> bool {
         let is_done = || Ok::<_, Error>(self.waits.is_done()? && self.world.is_done()? && self.teams.are_done()?);
         !is_done().unwrap_or(false)
-    }
-
-    /// Returns true if work on streams of this PE waits for this one: an operation of a team that it is in, or of all PEs.
-    fn waits_for_pe(&self, pe: usize, behind_world: bool) -> bool {
-        let is_done = || Ok::<_, Error>((!behind_world || self.world.is_done()?) && self.teams.are_done_with(pe)?);
-        !is_done().unwrap_or(false)
-    }
-
-    /// Returns true if streams of this PE wait for signals or values, of whatever PE.
-    fn waits_for_signals(&self) -> bool {
-        !self.waits.is_done().unwrap_or(false)
     }
 
     /// The deadline of a wait for work of the device, and for nobody else, which may be given up early. Where somebody has waited for some

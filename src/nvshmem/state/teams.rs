@@ -240,20 +240,10 @@ impl Teams {
 
     /// Whether all work of all teams is done.
     pub(crate) fn are_done(&self) -> Result<bool> {
-        self.are_done_of(|_| true)
-    }
-
-    /// The same of the teams of which this PE is a member.
-    pub(crate) fn are_done_with(&self, pe: usize) -> Result<bool> {
-        self.are_done_of(|members| members.contains(&pe))
-    }
-
-    fn are_done_of(&self, counts: impl Fn(&[usize]) -> bool) -> Result<bool> {
         let all = self.all();
-        let kept = all.kept.values().map(|team| (&team.members, &team.order));
-        let made = all.made.values().map(|team| (&team.members, &team.order));
+        let orders = all.kept.values().map(|team| &team.order).chain(all.made.values().map(|team| &team.order));
         let mut done = true;
-        for (_, order) in kept.chain(made).filter(|(members, _)| counts(members)) {
+        for order in orders {
             done &= order.is_done()?;
         }
         Ok(done)

@@ -43,8 +43,6 @@ pub(super) struct WaitState {
     pub(super) has_left: AtomicBool,
     /// The number of the call that waits in vain, or 0.
     pub(super) in_vain: AtomicU64,
-    /// The number of the call during which a PE has ended that does not have to come to it, or 0.
-    pub(super) beside: AtomicU64,
 }
 
 #[derive(Default)]
@@ -54,8 +52,6 @@ pub(super) struct Now {
     pub(super) waits: Option<Waits>,
     /// The PE that will not come to the call which waits in vain.
     pub(super) absent: Option<Absent>,
-    /// A PE that has ended, and does not have to come to the call.
-    pub(super) beside: Option<Absent>,
     /// The number of the call whose note is in the store, or 0.
     pub(super) told: u64,
     /// When a call last gave up.

@@ -36,22 +36,11 @@ impl Waiting<'_> {
         Some(Error::Gone { operation: self.operation, rank: pe, how })
     }
 
-    /// Returns the end of a PE that does not have to come to this call, as an error. Work of this PE's device may wait for that PE.
-    pub(super) fn beside(&self) -> Option<(usize, Error)> {
-        let shared = self.shared;
-        if shared.beside.load(Ordering::Acquire) != self.number {
-            return None;
-        }
-        let Absent { pe, how, .. } = shared.now().beside.clone()?;
-        let how = format!("{how}; a stream of {} waits for it", shared.own());
-        Some((pe, Error::Gone { operation: self.operation, rank: pe, how }))
-    }
-
-    /// Returns the error with which this PE gives up the meeting `point`, once it waits `in_vain` or its deadline has passed. The others
+    /// Returns the error with which this PE gives up the meeting `point`, once it waits in vain or its deadline has passed. The others
     /// learn of it, and none of them goes on from there. `detail` says for what it waits. Called again and again, each time after a
     /// check whether the wait is over.
-    pub(crate) fn gives_up(&self, point: Point, in_vain: Option<Error>, detail: impl Fn() -> String) -> Option<Error> {
-        let error = match in_vain {
+    pub(crate) fn gives_up(&self, point: Point, detail: impl Fn() -> String) -> Option<Error> {
+        let error = match self.in_vain() {
             Some(error) => error,
             None if !self.deadline.get().expired() || !self.is_up.replace(true) => return None,
             None => self.deadline.get().error(self.operation, detail()),
@@ -75,7 +64,6 @@ impl Waiting<'_> {
                 self.deadline.set(Deadline::after(self.timeout));
                 self.is_up.set(false);
                 shared.in_vain.store(0, Ordering::Release);
-                shared.beside.store(0, Ordering::Release);
                 return None;
             }
             shared.leaves();

@@ -36,14 +36,13 @@ impl Watchdog {
         start: &[u8],
         is_on: bool,
     ) -> Result<Self> {
-        let (now, note, over, passed, has_left) = Default::default();
-        let (in_vain, beside) = Default::default();
+        let (now, note, over, in_vain, passed, has_left) = Default::default();
         let exchange = exchange.filter(|exchange| place == Some((exchange.rank(), exchange.size())));
         // A single PE has no others to tell.
         let exchange = exchange.filter(|exchange| exchange.size() > 1);
         let questions = exchange.map(|exchange| Notes::new(exchange, start)).transpose()?.map(Questions::new);
         let questions = Mutex::new(questions);
-        let shared = Arc::new(WaitState { now, note, over, place, questions, passed, has_left, in_vain, beside });
+        let shared = Arc::new(WaitState { now, note, over, place, questions, passed, has_left, in_vain });
         let thread = is_on.then(|| WaitState::start_watch(&shared)).transpose()?.map(Mutex::new);
         Ok(Self { shared, thread })
     }
@@ -176,7 +175,8 @@ impl Watchdog {
         }
         // The destructor of the store may be the user's.
         if let Some(questions) = self.shared.questions.lock().take() {
-            callbacks::drop_within(questions, TAKE);
+            let within = TAKE + questions.lingers();
+            callbacks::drop_within(questions, within);
         }
     }
 }

@@ -9,7 +9,6 @@ use super::inner::Inner;
 use super::lateness::milliseconds;
 use super::notes::Point;
 use super::order::OrderUse;
-use super::settle::Death;
 use super::teams::TeamState;
 use super::wait_state::Awaited;
 use crate::cuda::{Address, Lend};
@@ -132,14 +131,12 @@ impl Inner {
             })?;
         }
         let deadline = self.deadline();
-        let death = Death::new(self, awaited);
         barrier()?;
         self.watchdog.during_wait(operation, self.timeout, awaited, |waiting| {
             // Where another PE has gone on at this one's deadline, this one waits once more.
             let longest = Deadline::after(self.timeout.saturating_mul(3));
             let detail = || format!("PE {} of {}: not all PEs have come", self.pe, self.n_pes);
-            let in_vain = || death.ends_call(self, waiting);
-            stream.wait_unless(operation, &longest, || waiting.gives_up(point, in_vain(), detail))
+            stream.wait_unless(operation, &longest, || waiting.gives_up(point, detail))
         })?;
         let ends = places.iter().zip(pes).map(|(place, pe)| place + pe + 1);
         let all = board.first(ends.max().unwrap_or(0)).to_vec(stream)?;

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpucomm::cuda::StreamOptions;
-use gpucomm::nvshmem::{
-    Comparison, Context, Pe, Status, Sum, SymmetricSignals, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE,
-};
+use gpucomm::nvshmem::{Comparison, Context, Pe, Status, Sum, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE};
 use gpucomm::{DeviceBuffer, Error, PinnedBuffer, Result, Stream};
 
 use crate::support::{End, Fate, Hooked, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
@@ -246,71 +244,6 @@ fn host_calls_behind_a_stream_that_waits_for_a_dead_one() {
         },
         |ends| assert_eq!(ends[0].code, Some(RETURNED), "{}", report(ends)),
     );
-}
-
-/// PE 2 dies. Streams of the two others wait for it, and the environment names the call that comes behind them.
-fn calls_within_a_team(seat: &Seat, stuck: impl Fn(&Context, &SymmetricSignals<'_>, &Stream)) -> ! {
-    let name = std::env::var(CALL).expect("the name of a call");
-    let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
-    if ctx.status() == Status::LimitedMpg {
-        std::process::exit(RETURNED);
-    }
-    let stream = Stream::new(seat.device).unwrap();
-    let (mut dest, source) = (ctx.alloc::<u32>(7).unwrap(), ctx.alloc::<u32>(7).unwrap());
-    let signals = ctx.alloc_signals(1).unwrap();
-    let mut world = ctx.world().unwrap();
-    let team = world.split_strided(TeamPe(0), 1, 2, &TeamConfig::default()).unwrap();
-    if let Some(mut team) = team {
-        // The first ones have the library connect the members.
-        team.barrier_on_stream(&stream).unwrap();
-        team.reduce(Sum, &mut dest, &source).unwrap();
-        seat.meet();
-        hurry();
-        stuck(&ctx, &signals, &stream);
-        team.barrier_on_stream(&stream).unwrap();
-        let ended = match name.as_str() {
-            "Team::barrier" => team.barrier(),
-            "Team::reduce" => team.reduce(Sum, &mut dest, &source),
-            _ => team.split_strided(TeamPe(0), 1, 1, &TeamConfig::default()).map(drop),
-        };
-        match ended {
-            Err(Error::Gone { operation, rank: 2, .. }) if operation == name => std::process::exit(RETURNED),
-            other => panic!("{name}: {other:?}"),
-        }
-    }
-    seat.meet();
-    std::process::abort();
-}
-
-/// Runs a test of calls of a team, one after the other. PE 2 is not in the team.
-fn each_team_call(run: impl Fn(&[(&str, &str)], &dyn Fn(&[End]))) {
-    for name in ["Team::barrier", "Team::reduce", "Team::split_strided"] {
-        run(&[(CALL, name)], &|ends| {
-            for end in &ends[..2] {
-                assert_eq!(end.code, Some(RETURNED), "{name}: {}", report(ends));
-            }
-        });
-    }
-}
-
-#[test]
-fn calls_of_a_team_behind_a_barrier_of_all_end_at_once() {
-    each_team_call(|environment, check| {
-        let stuck =
-            |ctx: &Context, _: &SymmetricSignals<'_>, stream: &Stream| ctx.barrier_all_on_stream(stream).unwrap();
-        as_pes_that_end_with(&[3], environment, |seat| calls_within_a_team(seat, stuck), check);
-    });
-}
-
-/// It is not known which PE would send the signal.
-#[test]
-fn calls_of_a_team_behind_a_wait_for_a_signal_end_soon() {
-    each_team_call(|environment, check| {
-        let stuck = |ctx: &Context, signals: &SymmetricSignals<'_>, stream: &Stream| {
-            ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), stream).unwrap();
-        };
-        as_pes_that_end_with(&[3], environment, |seat| calls_within_a_team(seat, stuck), check);
-    });
 }
 
 /// One gives up on a meeting soon, as its store says that another one has died; who comes only then does not go on alone, though its own timeout is far.

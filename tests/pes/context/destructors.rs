@@ -1,8 +1,10 @@
 //! Destructors of users that block or panic: no meeting and no end waits for them.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use gpucomm::exchange::{Exchange, Store, TcpPlace};
 use gpucomm::nvshmem::Context;
 use gpucomm::{DeviceBuffer, Stream};
 
@@ -100,5 +102,29 @@ fn an_end_that_drops_the_store() {
         begun.recv_timeout(limit).expect("the end has dropped the store");
         seat.start().unwrap().finalize().unwrap();
         drop(let_go);
+    });
+}
+
+/// PE 0 serves the store, and its context is the last owner there. The others use the store afterwards.
+#[test]
+fn an_end_that_drops_the_server_of_the_store() {
+    as_pes(&[2], |seat| {
+        let store: Arc<dyn Store> = if seat.pe == 0 {
+            let server = TcpPlace::new("127.0.0.1:0").serve(seat.n_pes).unwrap();
+            seat.exchange.broadcast(0, server.address().as_bytes()).unwrap();
+            Arc::new(server)
+        } else {
+            let address = String::from_utf8(seat.exchange.broadcast(0, b"").unwrap()).unwrap();
+            Arc::new(TcpPlace::new(address).connect(seat.pe, seat.n_pes).unwrap())
+        };
+        let exchange = Exchange::join(store).unwrap();
+        let ctx = seat.start_as(seat.builder().exchange(&exchange)).unwrap();
+        let kept = (seat.pe == 1).then_some(exchange);
+        ctx.finalize().unwrap();
+        if let Some(exchange) = kept {
+            // Longer than the end waits for a store of users.
+            std::thread::sleep(Duration::from_secs(2));
+            exchange.set("later", b"it is there").unwrap();
+        }
     });
 }
