@@ -23,9 +23,10 @@ use crate::nccl::rank::inner::Inner;
 /// `interruptible`, it had begun on active communicators. Then NCCL's error says that a revoke has interrupted it.
 fn failed(members: &[&Inner], operation: &'static str, interruptible: bool, error: Error) -> Error {
     let revoked = members.iter().all(|inner| inner.is_revoked());
+    // Ranks of other processes may wait for these within NCCL.
+    let announce = |error: &Error| members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, error));
     if revoked && matches!(error, Error::Revoked { .. }) {
-        // Ranks of other processes may wait for this one within NCCL.
-        members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &error));
+        announce(&error);
         return error;
     }
     let refusal = members.iter().filter(|_| revoked && interruptible).find_map(|inner| inner.refusal(operation));
@@ -33,7 +34,9 @@ fn failed(members: &[&Inner], operation: &'static str, interruptible: bool, erro
         // NCCL's parent keeps what the interrupted call has counted and sent. A later call would take it for its own.
         let reason = format!("NCCL was inside {operation} when it was revoked, after which nothing can be made of it");
         let cliques: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
-        start_abort(&cliques, &Error::Aborted { operation, reason });
+        let cause = Error::Aborted { operation, reason };
+        announce(&cause);
+        start_abort(&cliques, &cause);
         return refusal;
     }
     if !members.iter().any(|inner| inner.is_revoked() || inner.is_suspended()) {

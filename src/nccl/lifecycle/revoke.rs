@@ -47,6 +47,10 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
 
 /// Stops `inner`, which was marked revoked, on its own thread. Aborts it if that fails.
 fn stop(inner: &Inner) {
+    // An abort that has come since it was marked runs on this thread, too. NCCL may have freed the rank.
+    if !inner.is_revoked() {
+        return;
+    }
     let interruption = Interruption::of(inner);
     // A thread inside that waits for a peer is woken. Others leave by themselves. All ranks of this
     // process get that far before one is revoked: NCCL then frees the buffers by which it receives,
