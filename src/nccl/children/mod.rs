@@ -33,16 +33,14 @@ fn failed(members: &[&Inner], operation: &'static str, interruptible: bool, erro
     if let Some(refusal) = refusal {
         // NCCL's parent keeps what the interrupted call has counted and sent. A later call would take it for its own.
         let reason = format!("NCCL was inside {operation} when it was revoked, after which nothing can be made of it");
-        let cliques: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
         let cause = Error::Aborted { operation, reason };
         announce(&cause);
-        start_abort(&cliques, &cause);
+        start_abort(&Inner::cliques_of(members), &cause);
         return refusal;
     }
     if !members.iter().any(|inner| inner.is_revoked() || inner.is_suspended()) {
         return failed_call::end(members, operation, error);
     }
-    let cliques: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
-    let _ = abort(&cliques, &error, &Deadline::after(GRACE));
+    let _ = abort(&Inner::cliques_of(members), &error, &Deadline::after(GRACE));
     error
 }

@@ -63,7 +63,7 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
         let suspend = |inner: &&Arc<Inner>| if inner.suspend(reason) { Ok(()) } else { Err(inner.dead(operation)) };
         members.iter().try_for_each(suspend).inspect_err(|error| {
             // A revoke has come meanwhile, and NCCL has suspended them already: nothing can be made of them.
-            start_abort(&members.iter().flat_map(|inner| inner.clique_ranks()).collect::<Vec<_>>(), error);
+            start_abort(&Inner::cliques_of(&refs), error);
         })
     });
     suspended.map_err(|error| failed(&refs, operation, false, error))
@@ -86,7 +86,7 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
         let devices: Vec<_> = ranks.iter().map(|inner| inner.device).collect();
         let entered = cuda::enter_gates(operation, &devices, &deadline_of(&ranks));
         let _entered = entered.inspect_err(|late| {
-            start_abort(&ranks.iter().flat_map(|inner| inner.clique_ranks()).collect::<Vec<_>>(), late);
+            start_abort(&Inner::cliques_of(&ranks), late);
         })?;
         members.iter().try_for_each(|inner| if inner.resume() { Ok(()) } else { Err(inner.dead(operation)) })
     });
@@ -151,7 +151,7 @@ fn make(operation: &'static str, members: &[&Arc<Inner>], helper: &Helper, ask: 
     let asked = Asked { members: members.clone(), ask };
     let (sender, receiver) = mpsc::sync_channel(0);
     helper.run(move || asked.run(&sender));
-    wait(operation, &members, &receiver)?;
+    wait(operation, &members, false, &receiver)?;
     Ok(members)
 }
 

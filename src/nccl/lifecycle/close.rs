@@ -94,8 +94,7 @@ fn close_group(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
         // Other threads may have revoked some of them meanwhile: those end alone.
         let (revoked, members): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|inner| inner.is_revoked());
         abort_revoked(&revoked, CLOSE);
-        let cliques: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
-        start_abort(&cliques, error);
+        start_abort(&Inner::cliques_of(&members), error);
     }
     closed
 }

@@ -111,7 +111,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         let cause = given_up.unwrap_or_else(reason);
         in_vain::give_up(&streams, &Deadline::after(for_work).error(DROP, why_dropped(&active)));
         let end = if is_late { Deadline::after(for_end) } else { Deadline::since(wait.start, whole) };
-        let cliques: Vec<_> = active.iter().flat_map(|inner| inner.clique_ranks()).collect();
+        let cliques = Inner::cliques_of(&active);
         if start_abort(&cliques, &cause) {
             // NCCL frees nothing before the devices have done all their work, including that of
             // others.

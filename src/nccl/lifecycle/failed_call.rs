@@ -30,7 +30,7 @@ pub(crate) fn end(members: &[&Inner], operation: &'static str, error: Error) -> 
     root_cause::begin(&error);
     // Before the abort, which takes a while: this process may end meanwhile.
     members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &error));
-    let everybody: Vec<_> = members.iter().flat_map(|inner| inner.clique_ranks()).collect();
+    let everybody = Inner::cliques_of(members);
     // The abort belongs to the call, and to its time.
     let timeout = members.iter().map(|inner| inner.timeout()).min().unwrap_or_default();
     let time = SharedDeadline::within(timeout).remaining().min(GRACE).max(A_MOMENT);

@@ -113,7 +113,7 @@ pub(crate) fn divide(operation: &'static str, parts: Vec<Part>) -> Result<Result
     if let Some(helper) = helpers.first() {
         helper.run(move || division.run(&sender));
     }
-    let born = wait_unless_revoked(operation, &parents, is_deaf, &receiver)?;
+    let born = wait(operation, &parents, is_deaf, &receiver)?;
     let deadline = deadline_of(&parents);
     let mut children = Vec::with_capacity(parents.len());
     let mut admitted = Ok(());
@@ -140,15 +140,9 @@ pub(crate) fn deadline_of(parents: &[Arc<Inner>]) -> Deadline {
 }
 
 /// Waits for a call inside `parents` that another thread makes, and ends their visits if it returns
-/// in time. Aborts them if it does not.
-#[cfg(nccl_ge_2_29_7)]
-pub(crate) fn wait<T>(operation: &'static str, parents: &[Arc<Inner>], split: &Receiver<Result<T>>) -> Result<T> {
-    wait_unless_revoked(operation, parents, false, split)
-}
-
-/// As [`wait`]. If NCCL does not hear of a revoke within the call (`is_deaf`), and the call does not
-/// return soon after one, aborts the parents.
-fn wait_unless_revoked<T>(
+/// in time. Aborts them if it does not, or if NCCL hears of no revoke within the call (`is_deaf`) and it
+/// does not return soon after one.
+pub(crate) fn wait<T>(
     operation: &'static str,
     parents: &[Arc<Inner>],
     is_deaf: bool,
@@ -170,7 +164,7 @@ fn wait_unless_revoked<T>(
         let refusal = parents.iter().filter(|_| is_deaf).find_map(|parent| parent.refusal(operation));
         if let Some(error) = refusal.filter(|_| revoked.get_or_insert(Deadline::after(REVOKED)).expired()) {
             let reason = format!("NCCL has not left a call that does not end with a revoke: {error}");
-            start_abort(&cliques_of(parents), &Error::Aborted { operation, reason });
+            start_abort(&Inner::cliques_of(parents), &Error::Aborted { operation, reason });
             return Err(error);
         }
         let late = || {
@@ -181,15 +175,10 @@ fn wait_unless_revoked<T>(
         if let Some(error) = ended.or_else(|| deadline.expired().then(late)) {
             // Before the locks are given back: no thread begins a visit beside the one that goes
             // on.
-            start_abort(&cliques_of(parents), &error);
+            start_abort(&Inner::cliques_of(parents), &error);
             return Err(error);
         }
     }
-}
-
-/// All ranks of the cliques of `parents`.
-fn cliques_of(parents: &[Arc<Inner>]) -> Vec<Arc<Inner>> {
-    parents.iter().flat_map(|parent| parent.clique_ranks()).collect()
 }
 
 /// A child of `parent`, with all that it inherits.

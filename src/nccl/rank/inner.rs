@@ -5,6 +5,7 @@
 //! inside. One call is made beside a visit, to wake a thread that blocks inside NCCL: see
 //! [`interrupt`](crate::nccl::lifecycle::interrupt).
 
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -232,6 +233,11 @@ impl Inner {
             Some(_) => self.local_ranks.ranks(),
             None => self.me().upgrade().into_iter().collect(),
         }
+    }
+
+    /// All ranks of the cliques of `members`.
+    pub(crate) fn cliques_of(members: &[impl Borrow<Self>]) -> Vec<Arc<Self>> {
+        members.iter().flat_map(|inner| inner.borrow().clique_ranks()).collect()
     }
 
     /// The other communicators of this rank that share resources with it and are active.

@@ -1,8 +1,8 @@
 //! Whether this PE has come to a meeting so late that another one may have given up on it.
 //!
-//! Nobody waits in a meeting before this PE has come to the one before it. A PE that waits gives up when its time is over, of which it has a [`least`]
-//! in each meeting, or soon after it knows that another one has ended. So, if less time has passed since then than either of these takes, nobody has
-//! given up, and nobody need be asked.
+//! The other PEs enter a meeting only after this PE has come to the meeting before it. A PE that waits gives up when its time is
+//! over, which is at [`least`] a part of its timeout, or soon after it has learned that another PE has ended. If less time has
+//! passed since the last meeting, no PE has given up, and this one need not ask.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -70,7 +70,7 @@ fn variable(name: &str) -> Option<&'static CStr> {
     VARIABLES.get()?.get(OsStr::new(name)).map(CString::as_c_str)
 }
 
-/// A size, or `otherwise` if there is none.
+/// Returns the size that a variable holds, or `otherwise` if it is not set.
 pub(crate) fn variable_size(name: &str, otherwise: u64) -> u64 {
     variable(name).and_then(size_of_text).unwrap_or(otherwise)
 }
