@@ -30,6 +30,7 @@ pub(crate) struct SharedDeadline {
 
 impl SharedDeadline {
     /// Begins one, unless this is part of one.
+    #[inline]
     pub(crate) fn begin() -> Self {
         let is_outermost = matches!(CALL.get(), Stage::None);
         if is_outermost {
@@ -53,6 +54,7 @@ impl SharedDeadline {
 }
 
 impl Drop for SharedDeadline {
+    #[inline]
     fn drop(&mut self) {
         if self.is_outermost {
             CALL.set(Stage::None);

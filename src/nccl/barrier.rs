@@ -76,7 +76,7 @@ impl Communicator {
     fn enqueue_barrier(&self, operation: &'static str, stream: &Stream) -> Result<()> {
         let site = Site::new(operation, self.inner(), stream)?;
         let scratch = self.inner().scratch.get(stream)?;
-        submit::one(&prepare::barrier(site, &scratch)?)
+        submit::prepared(prepare::barrier(site, &scratch))
     }
 }
 

@@ -84,7 +84,7 @@ impl Communicator {
         in_group::outside_of_groups(operation)?;
         let values_here = values.as_mut();
         let mut buffer = DeviceBuffer::from_slice(stream, values_here)?;
-        submit::one(&prepare::all_reduce(site, Everywhere::InPlace(buffer.as_slice_mut().into()), op.reduction())?)?;
+        submit::prepared(prepare::all_reduce(site, Everywhere::InPlace(buffer.as_slice_mut().into()), op.reduction()))?;
         buffer.as_slice().copy_to_slice_until(operation, stream, values_here, &deadline)?;
         Ok(values)
     }

@@ -75,7 +75,7 @@ impl<'m> LentMemory<'m> {
             return Err(Error::argument(LEND, "memory", expected, "memory of the default stream of a thread"));
         }
         let bytes = bytes_of::<T>(LEND, len)?;
-        ours.room_or_part(BEFORE + AFTER, LEND, default_timeout(), || None)?;
+        ours.room_or_part(BEFORE + AFTER, LEND, default_timeout, || None)?;
         let events = self.pair.keeps_events(&home);
         let mut held: Box<dyn Held + 'm> = Box::new(view);
         let address = held.wait(theirs);

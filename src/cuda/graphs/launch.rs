@@ -57,7 +57,7 @@ impl Graph {
         match &shared.party {
             Some(party) => party.launch(stream, &mut launch),
             None => {
-                stream.make_room(shared.cost, LAUNCH, default_timeout(), refusal)?;
+                stream.make_room(shared.cost, LAUNCH, default_timeout, refusal)?;
                 launch.begin(None)?;
                 let done = launch.enqueue();
                 launch.mingle(done.is_ok());

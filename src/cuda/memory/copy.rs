@@ -186,7 +186,7 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         let _waits = SharedDeadline::begin();
-        stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
+        stream.room_or_part(ENTRY, OPERATION, default_timeout, || None)?;
         let _turns = stream.turns(
             Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },
             [from.alloc.tracker(), to.alloc.tracker()],
@@ -237,7 +237,7 @@ pub(crate) unsafe fn upload(
     region.alloc.order(Access::Write, stream)?;
     let mut at = 0;
     let result = loop {
-        let room = stream.room_for_one(operation, deadline.remaining());
+        let room = stream.room_for_one(operation, || deadline.remaining());
         let block = match room.and_then(|()| Staged::take(operation, stream, region.bytes - at, deadline)) {
             Ok(block) => block,
             Err(error) => break Err(error),
@@ -299,7 +299,7 @@ unsafe fn download(
     let result = loop {
         while asked < region.bytes && queue.len() < DEPTH {
             let left = region.bytes - asked;
-            if let Err(error) = stream.room_for_one(operation, deadline.remaining()) {
+            if let Err(error) = stream.room_for_one(operation, || deadline.remaining()) {
                 return finish(region, stream, queue, Err(error));
             }
             // Waits only while holding no block: two copies cannot wait for each other.

@@ -53,7 +53,7 @@ impl<T: Element> SliceMut<'_, T> {
         let pattern = unsafe { std::slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
         let _current = stream.device().bind(operation)?;
         let _waits = SharedDeadline::begin();
-        stream.room_or_part(ENTRY, operation, default_timeout(), || None)?;
+        stream.room_or_part(ENTRY, operation, default_timeout, || None)?;
         let _turns =
             stream.turns(Waits { operation, timeout: default_timeout, refusal: || None }, [region.alloc.tracker()])?;
         region.alloc.order(Access::Write, stream)?;
@@ -124,7 +124,7 @@ fn fill_by_copies(operation: &'static str, region: Region<'_>, pattern: &[u8], s
     let deadline = Deadline::after(default_timeout());
     let mut done = first_piece(operation, region, pattern, stream, &deadline)?;
     while done < region.bytes {
-        stream.room_for_one(operation, deadline.remaining())?;
+        stream.room_for_one(operation, || deadline.remaining())?;
         let bytes = done.min(region.bytes - done);
         // SAFETY: both pieces lie within the region, the second after the first.
         unsafe { enqueue(region.ptr().wrapping_byte_add(done), region.ptr(), bytes, Way::OnDevice, stream)? };
@@ -144,7 +144,7 @@ fn first_piece(
     let most = region.bytes.min(PIECE.max(pattern.len()));
     let (mut done, bytes) = (0, most - most % pattern.len());
     while done < bytes {
-        stream.room_for_one(operation, deadline.remaining())?;
+        stream.room_for_one(operation, || deadline.remaining())?;
         let block = Staged::take(operation, stream, bytes - done, deadline)?;
         let length = block.size().min(bytes - done);
         // SAFETY: the block has room for that many bytes, which were initialised when it was made, and nobody else uses it.

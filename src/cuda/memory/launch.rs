@@ -170,7 +170,7 @@ impl Stream {
         // Those who call the driver need its context bound to the thread.
         let _current = self.device().bind(operation)?;
         let waits = SharedDeadline::begin();
-        self.room_or_part(cost, operation, timeout(), || None)?;
+        self.room_or_part(cost, operation, &timeout, || None)?;
         let turns = uses.turns(operation, &timeout, self)?;
         let origins = uses.origins(self);
         uses.order(self)?;

@@ -47,7 +47,7 @@ impl<T: Element> Slice<'_, T> {
             return Ok(());
         }
         let _waits = SharedDeadline::begin();
-        stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
+        stream.room_or_part(ENTRY, OPERATION, default_timeout, || None)?;
         let _turns = stream.turns(
             Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },
             [region.alloc.tracker()],
@@ -98,7 +98,7 @@ impl<T: Element> SliceMut<'_, T> {
             return Ok(());
         }
         let _waits = SharedDeadline::begin();
-        stream.room_or_part(ENTRY, OPERATION, default_timeout(), || None)?;
+        stream.room_or_part(ENTRY, OPERATION, default_timeout, || None)?;
         let _turns = stream.turns(
             Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },
             [region.alloc.tracker()],

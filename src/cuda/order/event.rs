@@ -330,7 +330,7 @@ impl Stream {
     /// [`Error::Timeout`] where too much is on its way; what CUDA says.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         const OPERATION: &str = "Stream::wait_event";
-        self.room_for_one(OPERATION, default_timeout())?;
+        self.room_for_one(OPERATION, default_timeout)?;
         let event = &*event.0;
         if event.shared.load(Ordering::Relaxed) {
             // Where it was recorded in a capture, this stream becomes a part of that.

@@ -41,7 +41,7 @@ impl Stream {
     pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
         const OPERATION: &str = "Stream::launch_host";
         let _current = self.device().make_current(OPERATION)?;
-        self.room_for_one(OPERATION, default_timeout())?;
+        self.room_for_one(OPERATION, default_timeout)?;
         let _entered = gate::enter(OPERATION, self.device(), default_timeout())?;
         let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), panics: Arc::clone(self.panics()) }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.

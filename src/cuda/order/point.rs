@@ -101,7 +101,7 @@ impl Point {
             return Err(Error::argument(operation, "stream", self.device, stream.device()));
         }
         self.device.ready(operation)?;
-        stream.room_for_one(operation, default_timeout())?;
+        stream.room_for_one(operation, default_timeout)?;
         let _turn = self.turn(operation)?;
         // Before the event: what is enqueued in between need not be covered by it.
         let record = Record::of(stream);

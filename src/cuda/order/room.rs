@@ -17,7 +17,7 @@ impl Stream {
         &self,
         cost: u64,
         operation: &'static str,
-        timeout: Duration,
+        timeout: impl FnOnce() -> Duration,
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<()> {
         self.ready(operation)?;
@@ -30,7 +30,7 @@ impl Stream {
         &self,
         cost: u64,
         operation: &'static str,
-        timeout: Duration,
+        timeout: impl FnOnce() -> Duration,
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<()> {
         match self.capture_of() {
@@ -53,7 +53,7 @@ impl Stream {
 
     /// Before an enqueue that takes one place; see [`Stream::make_room`].
     #[inline]
-    pub(crate) fn room_for_one(&self, operation: &'static str, timeout: Duration) -> Result<()> {
+    pub(crate) fn room_for_one(&self, operation: &'static str, timeout: impl FnOnce() -> Duration) -> Result<()> {
         self.make_room(ENTRY, operation, timeout, || None)
     }
 
@@ -70,7 +70,7 @@ impl Stream {
         &self,
         places: usize,
         operation: &'static str,
-        timeout: Duration,
+        timeout: impl FnOnce() -> Duration,
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<()> {
         self.room_or_part(places as u64 * ENTRY, operation, timeout, refusal)
@@ -81,10 +81,10 @@ impl Stream {
         &self,
         cost: u64,
         operation: &'static str,
-        timeout: Duration,
+        timeout: impl FnOnce() -> Duration,
         refusal: impl Fn() -> Option<Error>,
     ) -> Result<()> {
-        let deadline = SharedDeadline::within(timeout);
+        let deadline = SharedDeadline::within(timeout());
         let what = || {
             let (places, device) = (self.in_flight().places(), self.device());
             let pending = self.history().origins().pending();

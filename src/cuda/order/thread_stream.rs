@@ -93,7 +93,7 @@ impl ThreadStream {
         const OPERATION: &str = "ThreadStream::enter";
         let _current = self.device().make_current(OPERATION)?;
         // Two that are waited for, and two recorded.
-        self.stream.make_room(4 * ENTRY, OPERATION, default_timeout(), || None)?;
+        self.stream.make_room(4 * ENTRY, OPERATION, default_timeout, || None)?;
         capture::refuse(OPERATION, self.queue)?;
         let before = Mark::record(self.queue, None)?;
         self.stream.in_flight().hold(self.stream.queue(), &before)?;

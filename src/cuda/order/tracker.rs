@@ -65,7 +65,7 @@ impl<L: Lane> Tracker<L> {
 
     /// Whether a graph uses the memory, or did.
     #[inline]
-    pub(super) fn is_in_graphs(&self) -> bool {
+    pub(crate) fn is_in_graphs(&self) -> bool {
         self.in_graphs.load(Ordering::Relaxed)
     }
 

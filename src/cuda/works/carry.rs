@@ -35,7 +35,7 @@ pub(crate) fn reads<const N: usize>(
     lineages: [Option<&Lineage>; N],
 ) -> Option<Origins> {
     let own = |lineage: &Lineage| work.map_or_else(|| lineage.is_empty(), |work| lineage.is_only(work));
-    if lineages.iter().flatten().all(|lineage| own(lineage)) { None } else { gather(work, history, lineages, own) }
+    if lineages.iter().all(|lineage| lineage.is_none_or(own)) { None } else { gather(work, history, lineages, own) }
 }
 
 #[cold]

@@ -95,6 +95,12 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
+    /// Whether a graph uses some of the memory, or did.
+    #[inline]
+    pub(crate) fn is_in_graphs(&self) -> bool {
+        self.uses(|region, _| if region.alloc.tracker().is_in_graphs() { Err(()) } else { Ok(()) }).is_err()
+    }
+
     /// The type of the elements, as the ranks compare it.
     #[inline]
     pub(crate) fn of(&self) -> Type {

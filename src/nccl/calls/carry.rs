@@ -13,9 +13,8 @@ impl Call<'_> {
     /// Before the call is ordered on its stream: where what it reads comes from, other than its own work.
     #[inline]
     pub(crate) fn origins(&self, works: &Works) -> Option<Origins> {
-        let in_place = if self.reads_recv() { &self.recv } else { &None };
-        let lineages =
-            [&self.send, &self.scalar, in_place].map(|region| region.as_ref().map(|region| region.alloc.lineage()));
+        let in_place = self.recv.filter(|_| self.reads_recv());
+        let lineages = [self.send, self.scalar, in_place].map(|region| region.map(|region| region.alloc.lineage()));
         carry::reads(works.of(self.stream), self.stream.history(), lineages)
     }
 

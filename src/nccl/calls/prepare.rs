@@ -14,22 +14,18 @@ use crate::sys;
 
 pub(crate) fn all_reduce<'a>(site: Site<'a>, io: Everywhere<'a>, op: Reduction<'a>) -> Result<Call<'a>> {
     let kind = Kind::AllReduce { op: op.to_raw(&site, io.elements())? };
-    let mut call;
+    let scalar = op.scalar();
     match io {
         Everywhere::OutOfPlace { send, recv } => {
             site.at_least("recv", send.len, recv.len)?;
-            call = site.call(kind, send.elements, send.len);
-            call.send = Some(site.read(send)?);
-            call.recv = Some(site.write(recv)?);
+            let call = site.call(kind, send.elements, send.len);
+            Ok(Call { send: Some(site.read(send)?), recv: Some(site.write(recv)?), scalar, ..call })
         }
         Everywhere::InPlace(buffer) => {
-            call = site.call(kind, buffer.elements, buffer.len);
-            call.send_in_recv = Some(0);
-            call.recv = Some(site.in_place(buffer)?);
+            let call = site.call(kind, buffer.elements, buffer.len);
+            Ok(Call { send_in_recv: Some(0), recv: Some(site.in_place(buffer)?), scalar, ..call })
         }
     }
-    call.scalar = op.scalar();
-    Ok(call)
 }
 
 /// What no rank is done with before all have come to it: an all_reduce of nothing that anybody reads.

@@ -47,22 +47,28 @@ impl<'a> Site<'a> {
     /// Memory that this communicator may touch.
     #[inline]
     fn check_region(&self, what: &'static str, region: Region<'a>, access: Access) -> Result<Region<'a>> {
-        if !region.alloc.serves(self.comm.device, access) {
-            return Err(self.wrong_device(what, region.alloc.who()));
+        let is_within_reach = region.alloc.serves(self.comm.device, access);
+        let is_owned = [0, self.comm.id].contains(&region.alloc.owner());
+        if is_within_reach && is_owned && !self.comm.windows.is_cut(&region) {
+            return Ok(region);
         }
-        let owner = region.alloc.owner();
-        if owner != 0 && owner != self.comm.id {
-            return Err(Error::argument(
-                self.operation,
-                what,
-                "memory of this communicator",
-                "a CommBuffer of another communicator: allocate it from this one, or use a DeviceBuffer, which works with any",
-            ));
-        }
-        if self.comm.windows.is_cut(&region) {
-            return Err(self.cut(what));
-        }
-        Ok(region)
+        Err(if !is_within_reach {
+            self.wrong_device(what, region.alloc.who())
+        } else if !is_owned {
+            self.elsewhere(what)
+        } else {
+            self.cut(what)
+        })
+    }
+
+    #[cold]
+    fn elsewhere(&self, what: &'static str) -> Error {
+        Error::argument(
+            self.operation,
+            what,
+            "memory of this communicator",
+            "a CommBuffer of another communicator: allocate it from this one, or use a DeviceBuffer, which works with any",
+        )
     }
 
     #[inline]

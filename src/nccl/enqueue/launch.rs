@@ -29,26 +29,54 @@ use crate::sys;
 #[inline]
 pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     if call.count == 0 {
-        return Ok(());
-    }
-    let captured = call.stream.records();
-    let turns = turns(slice::from_ref(call), call.operation)?;
-    let anew;
-    let read = if turns.is_empty() {
-        read
+        Ok(())
+    } else if call.stream.records() {
+        capture(call, handle)
+    } else if call.is_in_graphs() {
+        between_graphs(call, guard, handle)
     } else {
-        // Since the call was ordered, a graph may have been launched that uses the same memory.
-        anew = call.origins(&guard.works);
-        order(call)?;
-        anew.as_ref()
-    };
+        enqueue(call, read, guard, handle)
+    }
+}
+
+/// Makes a call that becomes part of a graph.
+#[cold]
+fn capture(call: &Call<'_>, handle: sys::ncclComm_t) -> Result<()> {
+    captured::put_in_order(slice::from_ref(call))?;
+    let result = enter(call, handle, clock::tick())?;
+    keep(call, slice::from_ref(call));
+    check::check(call.function(), result)
+}
+
+/// Makes a call while no graph is launched that uses the same memory.
+#[cold]
+fn between_graphs(call: &Call<'_>, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
+    let _turns = turns(slice::from_ref(call), call.operation)?;
+    // Since the call was ordered, such a graph may have been launched.
+    let read = call.origins(&guard.works);
+    order(call)?;
+    enqueue(call, read.as_ref(), guard, handle)
+}
+
+/// Makes a call, whose turn it is, and records it.
+#[inline]
+fn enqueue(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     let now = clock::tick();
-    if captured {
-        captured::put_in_order(slice::from_ref(call))?;
-    } else {
-        let sequence = call.comm.issued.next(call.kind.message(), call.comm.size);
-        call.comm.recent.keep(record(call, guard.works.next(), sequence, now, false));
-    }
+    let sequence = call.comm.issued.next(call.kind.message(), call.comm.size);
+    call.comm.recent.keep(record(call, guard.works.next(), sequence, now, false));
+    let result = enter(call, handle, now)?;
+    guard.streams.remember(call.stream);
+    let operation = guard.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
+    count(call, operation.1);
+    call.carry(operation, read, slice::from_ref(call));
+    check::check(call.function(), result)?;
+    call.comm.graphs.count_group();
+    Ok(())
+}
+
+/// Makes the C call, and notes what it uses, also where it fails.
+#[inline]
+fn enter(call: &Call<'_>, handle: sys::ncclComm_t, now: u64) -> Result<sys::ncclResult_t> {
     // SAFETY: the handle is live during a visit; the regions were just ordered, and the ranks agree: in a clique
     // they have compared, and who made a communicator across processes has promised it. Its other work comes before this: NCCL sees to that,
     // or no graph has any that is under way, as was seen under the lock.
@@ -57,17 +85,7 @@ pub(crate) fn one(call: &Call<'_>, read: Option<&Origins>, guard: &mut Guarded, 
     call.stream.count(LAUNCH);
     note(call);
     trace(call);
-    if captured {
-        keep(call, slice::from_ref(call));
-        return check::check(call.function(), result);
-    }
-    guard.streams.remember(call.stream);
-    let operation = guard.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
-    count(call, operation.1);
-    call.carry(operation, read, slice::from_ref(call));
-    check::check(call.function(), result)?;
-    call.comm.graphs.count_group();
-    Ok(())
+    Ok(result)
 }
 
 /// NCCL was given a call as operation `number`.
@@ -239,7 +257,7 @@ pub(crate) fn connect(
     for (inner, stream, _) in &parts {
         // Waits under the lock: an abort ends this wait, and takes the lock then. If the communicator has ended, the call is made
         // nevertheless, because the other ranks wait in it, and a stream has some room left.
-        let room = stream.make_room(LAUNCH, operation, inner.timeout(), || inner.refusal(operation));
+        let room = stream.make_room(LAUNCH, operation, || inner.timeout(), || inner.refusal(operation));
         room.or_else(|error| inner.refusal(operation).map(drop).ok_or(error))?;
     }
     entry::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;

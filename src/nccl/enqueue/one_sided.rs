@@ -137,7 +137,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         return Err(Error::InvalidUsage { operation, reason: reason.into() });
     }
     let _call = SharedDeadline::begin();
-    stream.make_room(what.cost(), operation, inner.timeout(), || inner.refusal(operation))?;
+    stream.make_room(what.cost(), operation, || inner.timeout(), || inner.refusal(operation))?;
     let (mut guard, handle) = inner.enter(operation)?;
     if inner.graphs.are_alone() {
         graph_usage::settle(inner, operation, None)?;

@@ -28,7 +28,7 @@ impl Party for Captured {
         outside_of_groups(OPERATION)?;
         let parts = self.parts();
         let _call = SharedDeadline::begin();
-        stream.make_room(launch.cost(), OPERATION, self.timeout(), || self.refusal())?;
+        stream.make_room(launch.cost(), OPERATION, || self.timeout(), || self.refusal())?;
         let launched = {
             let mut entered = LockedAll::new();
             for part in parts {

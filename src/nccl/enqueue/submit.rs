@@ -42,6 +42,14 @@ use crate::nccl::validate::validator::Validator;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
+/// Submits a call that was prepared, outside of any group.
+pub(crate) fn prepared(call: Result<Call<'_>>) -> Result<()> {
+    match call {
+        Ok(ref call) => one(call),
+        Err(error) => Err(error),
+    }
+}
+
 /// Submits one call, outside of any group.
 #[inline]
 pub(crate) fn one(call: &Call<'_>) -> Result<()> {
@@ -79,7 +87,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
 #[inline]
 fn make_room(call: &Call<'_>, cost: u64) -> Result<()> {
     let inner = call.comm;
-    call.stream.room_or_part(cost, call.operation, inner.timeout(), || inner.refusal(call.operation))
+    call.stream.room_or_part(cost, call.operation, || inner.timeout(), || inner.refusal(call.operation))
 }
 
 /// The calls of one operation, or of a group. Up to eight need no heap memory.

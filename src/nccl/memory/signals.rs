@@ -46,7 +46,7 @@ pub(crate) fn prepare(operation: &'static str, members: &[&Arc<Inner>], streams:
     }
     let _call = SharedDeadline::begin();
     for (inner, stream) in members.iter().zip(streams) {
-        stream.make_room(4 * LAUNCH, operation, inner.timeout(), || inner.refusal(operation))?;
+        stream.make_room(4 * LAUNCH, operation, || inner.timeout(), || inner.refusal(operation))?;
     }
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     // Before the other ranks wait for this one; and under the locks.

@@ -52,7 +52,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_reduce", self.inner(), stream)?;
-        submit::one(&prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction())?)
+        submit::prepared(prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction()))
     }
 
     /// Wraps `ncclReduce`: reduces the elements of all ranks, position by position, and gives the result to `root`.
@@ -86,7 +86,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce", self.inner(), stream)?;
-        submit::one(&prepare::reduce(site, Rooted::from(io.into()), op.reduction(), root)?)
+        submit::prepared(prepare::reduce(site, Rooted::from(io.into()), op.reduction(), root))
     }
 
     /// Wraps `ncclBroadcast`: gives every rank the elements of `root`.
@@ -117,7 +117,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("broadcast", self.inner(), stream)?;
-        submit::one(&prepare::broadcast(site, Rooted::from(io.into()), root)?)
+        submit::prepared(prepare::broadcast(site, Rooted::from(io.into()), root))
     }
 
     /// Wraps `ncclAllGather`: gives every rank the elements of all, one rank's after the other's.
@@ -143,7 +143,7 @@ impl Communicator {
     /// ```
     pub fn all_gather<'a, T: Element>(&'a self, io: impl AsSendRecv<'a, T>, stream: &'a Stream) -> Result<()> {
         let site = Site::new("all_gather", self.inner(), stream)?;
-        submit::one(&prepare::all_gather(site, Everywhere::from(io.into()))?)
+        submit::prepared(prepare::all_gather(site, Everywhere::from(io.into())))
     }
 
     /// Wraps `ncclReduceScatter`: reduces the elements of all ranks and gives each rank its part of the result.
@@ -175,7 +175,7 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter", self.inner(), stream)?;
-        submit::one(&prepare::reduce_scatter(site, Everywhere::from(io.into()), op.reduction())?)
+        submit::prepared(prepare::reduce_scatter(site, Everywhere::from(io.into()), op.reduction()))
     }
 
     /// Wraps `ncclAlltoAll`: sends part `r` of `send` to rank `r`, and receives what rank `r` sent into part `r` of `recv`. Before NCCL 2.28, a

@@ -37,7 +37,7 @@ impl Communicator {
     /// ```
     pub fn send<'a, T: Element>(&'a self, data: impl AsSlice<'a, T>, peer: usize, stream: &'a Stream) -> Result<()> {
         let site = Site::new("send", self.inner(), stream)?;
-        submit::one(&prepare::send(site, Buffer::from(data.into()), peer)?)
+        submit::prepared(prepare::send(site, Buffer::from(data.into()), peer))
     }
 
     /// Wraps `ncclRecv`: receives elements from `peer`, which sends them with `send` and the same count.
@@ -66,6 +66,6 @@ impl Communicator {
     /// ```
     pub fn recv<'a, T: Element>(&'a self, data: impl AsSliceMut<'a, T>, peer: usize, stream: &'a Stream) -> Result<()> {
         let site = Site::new("recv", self.inner(), stream)?;
-        submit::one(&prepare::recv(site, Buffer::from(data.into()), peer)?)
+        submit::prepared(prepare::recv(site, Buffer::from(data.into()), peer))
     }
 }

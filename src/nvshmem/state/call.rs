@@ -130,7 +130,7 @@ impl Inner {
     fn wait_for_room(&self, operation: &'static str, stream: &Stream, entries: usize) -> Result<()> {
         let death = Death::default();
         self.watchdog.during_wait(operation, self.timeout, &Awaited::All, |waiting| {
-            stream.make_room_for(entries, operation, self.timeout, || death.ends(self, waiting))
+            stream.make_room_for(entries, operation, || self.timeout, || death.ends(self, waiting))
         })
     }
 

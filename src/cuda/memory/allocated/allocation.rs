@@ -171,7 +171,7 @@ impl Allocation {
             return Ok(Self::make(Address::new(ptr), bytes, device, 0, Kind::Malloc));
         };
         scarce::persist(device, default_timeout(), || {
-            stream.room_for_one(operation, default_timeout())?;
+            stream.room_for_one(operation, default_timeout)?;
             // SAFETY: writes a pointer to the address given; pool and stream are alive.
             let code = unsafe { sys::cudaMallocFromPoolAsync(&raw mut ptr, bytes, pool, stream.raw()) };
             stream.count(ENTRY);
