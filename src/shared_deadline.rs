@@ -34,7 +34,7 @@ impl SharedDeadline {
     pub(crate) fn begin() -> Self {
         let is_outermost = matches!(CALL.get(), Stage::None);
         if is_outermost {
-            CALL.set(Stage::Begun);
+            CALL.with(|call| call.set(Stage::Begun));
         }
         Self { is_outermost, _of_this_thread: PhantomData }
     }
@@ -57,7 +57,7 @@ impl Drop for SharedDeadline {
     #[inline]
     fn drop(&mut self) {
         if self.is_outermost {
-            CALL.set(Stage::None);
+            CALL.with(|call| call.set(Stage::None));
         }
     }
 }

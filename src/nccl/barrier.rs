@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 
+use super::calls::call::Calls;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::clique::Clique;
 use super::communicator::Communicator;
 use super::enqueue::submit;
-use super::enqueue::submit::Calls;
 use crate::cuda::Stream;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};

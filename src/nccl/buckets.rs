@@ -1,12 +1,12 @@
 //! One reduction over many buffers, as trainers have for their gradients.
 
 use super::calls::buffers::Everywhere;
+use super::calls::call::Calls;
 use super::calls::io::AsSendRecv;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
 use super::enqueue::submit;
-use super::enqueue::submit::Calls;
 use super::group::Group;
 use super::reduce_op::ReduceOp;
 use crate::cuda::Stream;

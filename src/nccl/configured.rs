@@ -1,14 +1,13 @@
 //! Collectives with a configuration of the call.
 
 use super::calls::buffers::{Buffer, Everywhere, Rooted};
-use super::calls::call::Call;
+use super::calls::call::{Call, Calls};
 use super::calls::call_config::CallConfig;
 use super::calls::io::{AsFromRoot, AsSendRecv, AsToRoot};
 use super::calls::site::Site;
 use super::calls::{personal, prepare};
 use super::communicator::Communicator;
 use super::enqueue::submit;
-use super::enqueue::submit::Calls;
 use super::group::Group;
 use super::reduce_op::ReduceOp;
 use crate::cuda::{AsSlice, AsSliceMut, Stream};
@@ -178,31 +177,29 @@ impl<'a> Configured<'_, 'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = self.site("all_to_all", stream)?;
-        let mut made = None;
-        personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), &mut |call| {
-            made = Some(call)
-        })?;
-        self.submit_if(made)
+        let mut calls = Calls::new();
+        personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), &mut calls)?;
+        self.submit_only(calls)
     }
 
     /// Wraps `ncclGatherConfig`: as [`Communicator::gather`].
     pub fn gather<T: Element>(self, io: impl AsToRoot<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
         let site = self.site("gather", stream)?;
-        let mut made = None;
-        personal::gather(site, Rooted::from(io.into()), root, &mut |call| made = Some(call))?;
-        self.submit_if(made)
+        let mut calls = Calls::new();
+        personal::gather(site, Rooted::from(io.into()), root, &mut calls)?;
+        self.submit_only(calls)
     }
 
     /// Wraps `ncclScatterConfig`: as [`Communicator::scatter`].
     pub fn scatter<T: Element>(self, io: impl AsFromRoot<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
         let site = self.site("scatter", stream)?;
-        let mut made = None;
-        personal::scatter(site, Rooted::from(io.into()), root, &mut |call| made = Some(call))?;
-        self.submit_if(made)
+        let mut calls = Calls::new();
+        personal::scatter(site, Rooted::from(io.into()), root, &mut calls)?;
+        self.submit_only(calls)
     }
 
-    /// What is one call where NCCL has a function for it, as it has where there are configurations.
-    fn submit_if(self, made: Option<Call<'a>>) -> Result<()> {
-        made.map_or(Ok(()), |call| self.submit(call))
+    /// Submits what is one call where NCCL has a function for it, as it has where there are configurations.
+    fn submit_only(self, mut calls: Calls<'a>) -> Result<()> {
+        calls.pop().map_or(Ok(()), |call| self.submit(call))
     }
 }

@@ -4,14 +4,13 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use super::calls::call::Call;
+use super::calls::call::{Call, Calls};
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
 use super::enqueue::in_group::GroupMark;
 use super::enqueue::separate_reductions;
 use super::enqueue::submit;
-use super::enqueue::submit::Calls;
 use crate::cuda::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
 
@@ -198,6 +197,12 @@ impl<'a> Group<'a> {
         record(self)
     }
 
+    /// Records a call that was prepared.
+    pub(super) fn add(&mut self, call: Result<Call<'a>>) -> Result<()> {
+        self.calls.push(call?);
+        Ok(())
+    }
+
     /// Where calls are recorded.
     pub(crate) fn calls(&mut self) -> &mut Calls<'a> {
         &mut self.calls
@@ -240,7 +245,7 @@ impl<'a> Group<'a> {
     }
 
     /// Submits the calls as one group of NCCL.
-    fn submit(self) -> Result<()> {
+    fn submit(&mut self) -> Result<()> {
         self.with_calls(|calls| {
             separate_reductions::check_group(calls)?;
             submit::group(calls)
@@ -248,13 +253,13 @@ impl<'a> Group<'a> {
     }
 
     /// Does something with all of its calls.
-    pub(super) fn with_calls<R>(mut self, then: impl FnOnce(&mut [Call<'_>]) -> Result<R>) -> Result<R> {
+    pub(super) fn with_calls<R>(&mut self, then: impl FnOnce(&mut [Call<'_>]) -> Result<R>) -> Result<R> {
         if self.barriers.is_empty() {
             return then(&mut self.calls);
         }
         let mut all = Calls::with_capacity(self.len());
         let mut next = self.barriers.iter().peekable();
-        let mut calls = self.calls.into_iter();
+        let mut calls = std::mem::take(&mut self.calls).into_iter();
         for behind in 0.. {
             while let Some(barrier) = next.next_if(|barrier| barrier.behind == behind) {
                 all.push(prepare::barrier(barrier.site, &barrier.byte)?);

@@ -51,8 +51,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_reduce", comm.inner(), stream)?;
-        self.calls().push(prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction())?);
-        Ok(())
+        self.add(prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction()))
     }
 
     /// Records [`Communicator::reduce`].
@@ -65,8 +64,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce", comm.inner(), stream)?;
-        self.calls().push(prepare::reduce(site, Rooted::from(io.into()), op.reduction(), root)?);
-        Ok(())
+        self.add(prepare::reduce(site, Rooted::from(io.into()), op.reduction(), root))
     }
 
     /// Records [`Communicator::broadcast`].
@@ -97,8 +95,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("broadcast", comm.inner(), stream)?;
-        self.calls().push(prepare::broadcast(site, Rooted::from(io.into()), root)?);
-        Ok(())
+        self.add(prepare::broadcast(site, Rooted::from(io.into()), root))
     }
 
     /// Records [`Communicator::all_gather`].
@@ -109,8 +106,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_gather", comm.inner(), stream)?;
-        self.calls().push(prepare::all_gather(site, Everywhere::from(io.into()))?);
-        Ok(())
+        self.add(prepare::all_gather(site, Everywhere::from(io.into())))
     }
 
     /// Records [`Communicator::reduce_scatter`].
@@ -122,8 +118,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter", comm.inner(), stream)?;
-        self.calls().push(prepare::reduce_scatter(site, Everywhere::from(io.into()), op.reduction())?);
-        Ok(())
+        self.add(prepare::reduce_scatter(site, Everywhere::from(io.into()), op.reduction()))
     }
 
     /// Records [`Communicator::send`].
@@ -158,8 +153,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("send", comm.inner(), stream)?;
-        self.calls().push(prepare::send(site, Buffer::from(data.into()), peer)?);
-        Ok(())
+        self.add(prepare::send(site, Buffer::from(data.into()), peer))
     }
 
     /// Records [`Communicator::recv`].
@@ -171,8 +165,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("recv", comm.inner(), stream)?;
-        self.calls().push(prepare::recv(site, Buffer::from(data.into()), peer)?);
-        Ok(())
+        self.add(prepare::recv(site, Buffer::from(data.into()), peer))
     }
 
     /// Records [`Communicator::all_to_all`].
@@ -184,8 +177,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all", comm.inner(), stream)?;
-        let push = &mut |call| self.calls().push(call);
-        personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), push)
+        personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), self.calls())
     }
 
     /// Records [`Communicator::gather`].
@@ -215,8 +207,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("gather", comm.inner(), stream)?;
-        let push = &mut |call| self.calls().push(call);
-        personal::gather(site, Rooted::from(io.into()), root, push)
+        personal::gather(site, Rooted::from(io.into()), root, self.calls())
     }
 
     /// Records [`Communicator::scatter`].
@@ -228,8 +219,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("scatter", comm.inner(), stream)?;
-        let push = &mut |call| self.calls().push(call);
-        personal::scatter(site, Rooted::from(io.into()), root, push)
+        personal::scatter(site, Rooted::from(io.into()), root, self.calls())
     }
 
     /// Records [`Communicator::all_to_all_v`].
@@ -262,12 +252,11 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls().push(call);
         variable::all_to_all_v(
             site,
             (Buffer::from(send.into()), send_layout.into()),
             (Buffer::from(recv.into()), recv_layout.into()),
-            push,
+            self.calls(),
         )
     }
 
@@ -280,8 +269,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_gather_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls().push(call);
-        variable::all_gather_v(site, Everywhere::from(io.into()), layout.into(), push)
+        variable::all_gather_v(site, Everywhere::from(io.into()), layout.into(), self.calls())
     }
 
     /// Records [`Communicator::reduce_scatter_v`].
@@ -294,8 +282,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls().push(call);
-        variable::reduce_scatter_v(site, Everywhere::from(io.into()), layout.into(), op.reduction(), push)
+        variable::reduce_scatter_v(site, Everywhere::from(io.into()), layout.into(), op.reduction(), self.calls())
     }
 
     /// Records [`Communicator::gather_v`].
@@ -308,8 +295,7 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("gather_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls().push(call);
-        variable::gather_v(site, Rooted::from(io.into()), layout.into(), root, push)
+        variable::gather_v(site, Rooted::from(io.into()), layout.into(), root, self.calls())
     }
 
     /// Records [`Communicator::scatter_v`].
@@ -322,7 +308,6 @@ impl<'a> Group<'a> {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("scatter_v", comm.inner(), stream)?;
-        let push = &mut |call| self.calls().push(call);
-        variable::scatter_v(site, Rooted::from(io.into()), layout.into(), root, push)
+        variable::scatter_v(site, Rooted::from(io.into()), layout.into(), root, self.calls())
     }
 }

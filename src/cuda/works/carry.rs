@@ -26,6 +26,12 @@ pub(crate) enum Form {
     Whole,
 }
 
+/// Whether this comes from no operations but those of `work`, as far as there is one.
+#[inline]
+pub(crate) fn is_own(work: Option<&Work>, lineage: &Lineage) -> bool {
+    work.map_or_else(|| lineage.is_empty(), |work| lineage.is_only(work))
+}
+
 /// Before an operation on the stream of `history`: what these come from, but for operations of `work`, to which it will belong, if that
 /// is known.
 #[inline]
@@ -34,19 +40,14 @@ pub(crate) fn reads<const N: usize>(
     history: &History,
     lineages: [Option<&Lineage>; N],
 ) -> Option<Origins> {
-    let own = |lineage: &Lineage| work.map_or_else(|| lineage.is_empty(), |work| lineage.is_only(work));
-    if lineages.iter().all(|lineage| lineage.is_none_or(own)) { None } else { gather(work, history, lineages, own) }
+    let is_own = |lineage: &Option<&Lineage>| lineage.is_none_or(|lineage| is_own(work, lineage));
+    if lineages.iter().all(is_own) { None } else { gather(work, history, lineages) }
 }
 
 #[cold]
-fn gather<const N: usize>(
-    work: Option<&Work>,
-    history: &History,
-    lineages: [Option<&Lineage>; N],
-    own: impl Fn(&Lineage) -> bool,
-) -> Option<Origins> {
+fn gather<const N: usize>(work: Option<&Work>, history: &History, lineages: [Option<&Lineage>; N]) -> Option<Origins> {
     let mut origins = Origins::new();
-    for lineage in lineages.into_iter().flatten().filter(|lineage| !own(lineage)) {
+    for lineage in lineages.into_iter().flatten().filter(|lineage| !is_own(work, lineage)) {
         if !lineage.is_unknown() {
             lineage.gather(&mut origins);
             continue;

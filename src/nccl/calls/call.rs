@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use smallvec::SmallVec;
+
 #[cfg(nccl_ge_2_31)]
 use super::call_config::CallConfig;
 use super::kind::Kind;
@@ -49,6 +51,9 @@ pub(crate) struct Call<'a> {
     pub(crate) config: Option<&'a CallConfig>,
 }
 
+/// The calls of one operation, or of a group. Up to eight need no heap memory.
+pub(crate) type Calls<'a> = SmallVec<[Call<'a>; 8]>;
+
 impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn new(
@@ -93,6 +98,12 @@ impl<'a> Call<'a> {
             visit(recv, Access::Write)?;
         }
         Ok(())
+    }
+
+    /// Whether it is an end of a message of the rank to itself.
+    #[inline]
+    pub(crate) fn is_to_itself(&self) -> bool {
+        self.kind.message().is_some_and(|(_, peer)| peer == self.comm.rank)
     }
 
     /// Whether a graph uses some of the memory, or did.

@@ -13,9 +13,25 @@ impl Call<'_> {
     /// Before the call is ordered on its stream: where what it reads comes from, other than its own work.
     #[inline]
     pub(crate) fn origins(&self, works: &Works) -> Option<Origins> {
+        if self.reads_own(works) { None } else { self.gather_origins(works) }
+    }
+
+    #[cold]
+    fn gather_origins(&self, works: &Works) -> Option<Origins> {
         let in_place = self.recv.filter(|_| self.reads_recv());
         let lineages = [self.send, self.scalar, in_place].map(|region| region.map(|region| region.alloc.lineage()));
         carry::reads(works.of(self.stream), self.stream.history(), lineages)
+    }
+
+    /// Whether what it reads comes from its own work alone.
+    #[inline]
+    pub(crate) fn reads_own(&self, works: &Works) -> bool {
+        let work = works.of(self.stream);
+        let is_own = |region: &Option<Region<'_>>| match region {
+            Some(region) => carry::is_own(work, region.alloc.lineage()),
+            None => true,
+        };
+        is_own(&self.send) && is_own(&self.scalar) && (!self.reads_recv() || is_own(&self.recv))
     }
 
     /// After the enqueue, or an attempt, as operation `number` of `work`, of what comes from `read`; `together` are the calls of

@@ -200,31 +200,23 @@ impl<'a> Layout<'a> {
 
     /// Checks the parts against the number of ranks and the length of the buffer.
     pub(crate) fn check(&self, operation: &'static str, what: &'static str, size: usize, len: usize) -> Result<()> {
-        for (name, got) in [("counts", self.counts.len()), ("offsets", self.offsets.map_or(size, <[_]>::len))] {
-            if got != size {
-                let expected = format!("{size} {name}, one a rank");
-                return Err(Error::argument(operation, what, expected, format!("{got} {name}")));
-            }
+        let (counts, offsets) = (self.counts.len(), self.offsets.map_or(size, <[_]>::len));
+        if counts != size || offsets != size {
+            let (name, got) = if counts != size { ("counts", counts) } else { ("offsets", offsets) };
+            let expected = format!("{size} {name}, one a rank");
+            return Err(Error::argument(operation, what, expected, format!("{got} {name}")));
         }
         let mut needed = 0;
         for (rank, (offset, count)) in self.parts().enumerate() {
-            let end = offset.checked_add(count).ok_or_else(|| {
-                Error::argument(
-                    operation,
-                    what,
-                    "parts whose ends can be counted",
-                    format!("part {rank} of {count} elements at {offset}"),
-                )
-            })?;
+            let Some(end) = offset.checked_add(count) else {
+                let got = format!("part {rank} of {count} elements at {offset}");
+                return Err(Error::argument(operation, what, "parts whose ends can be counted", got));
+            };
             needed = needed.max(end);
         }
         if needed > len {
-            return Err(Error::argument(
-                operation,
-                what,
-                format!("a buffer of at least {needed} elements, to the end of the last part"),
-                format!("{len} elements"),
-            ));
+            let expected = format!("a buffer of at least {needed} elements, to the end of the last part");
+            return Err(Error::argument(operation, what, expected, format!("{len} elements")));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! All-to-all, gather and scatter: calls of their own since NCCL 2.28, messages in one group before.
 
 use super::buffers::{Buffer, Rooted};
-use super::call::Call;
+use super::call::Calls;
 #[cfg(nccl_ge_2_28)]
 use super::kind::Kind;
 #[cfg(nccl_ge_2_28)]
@@ -12,12 +12,7 @@ use super::site::Site;
 use crate::error::{Error, Result};
 
 /// Every rank sends part `r` of `send` to rank `r`, and receives into part `r` of `recv` what rank `r` sent it.
-pub(crate) fn all_to_all<'a>(
-    site: Site<'a>,
-    send: Buffer<'a>,
-    recv: Buffer<'a>,
-    push: &mut dyn FnMut(Call<'a>),
-) -> Result<()> {
+pub(crate) fn all_to_all<'a>(site: Site<'a>, send: Buffer<'a>, recv: Buffer<'a>, calls: &mut Calls<'a>) -> Result<()> {
     let part = site.part("send", send.len)?;
     site.at_least("recv", send.len, recv.len)?;
     let of = send.elements;
@@ -28,18 +23,18 @@ pub(crate) fn all_to_all<'a>(
         call.send = Some(send);
         call.recv = Some(recv);
         mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
-        push(call);
+        calls.push(call);
     }
     #[cfg(not(nccl_ge_2_28))]
     for peer in 0..site.comm.size {
-        push(send_part(&site, (send, of), (peer * part, part), peer));
-        push(recv_part(&site, (recv, of), (peer * part, part), peer));
+        calls.push(send_part(&site, (send, of), (peer * part, part), peer));
+        calls.push(recv_part(&site, (recv, of), (peer * part, part), peer));
     }
     Ok(())
 }
 
 /// Every rank sends `send` to the root, which receives it into the part of that rank.
-pub(crate) fn gather<'a>(site: Site<'a>, io: Rooted<'a>, root: usize, push: &mut dyn FnMut(Call<'a>)) -> Result<()> {
+pub(crate) fn gather<'a>(site: Site<'a>, io: Rooted<'a>, root: usize, calls: &mut Calls<'a>) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
     let of = io.elements();
     let (part, send, recv) = match io {
@@ -62,24 +57,24 @@ pub(crate) fn gather<'a>(site: Site<'a>, io: Rooted<'a>, root: usize, push: &mut
         call.recv = recv;
         call.send_in_recv = send.is_none().then_some(root * part * of.size);
         mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
-        push(call);
+        calls.push(call);
     }
     #[cfg(not(nccl_ge_2_28))]
     {
         if let Some(recv) = recv {
             for peer in (0..site.comm.size).filter(|&peer| peer != root || send.is_some()) {
-                push(recv_part(&site, (recv, of), (peer * part, part), peer));
+                calls.push(recv_part(&site, (recv, of), (peer * part, part), peer));
             }
         }
         if let Some(send) = send {
-            push(send_part(&site, (send, of), (0, part), root));
+            calls.push(send_part(&site, (send, of), (0, part), root));
         }
     }
     Ok(())
 }
 
 /// The root sends part `r` of `send` to rank `r`.
-pub(crate) fn scatter<'a>(site: Site<'a>, io: Rooted<'a>, root: usize, push: &mut dyn FnMut(Call<'a>)) -> Result<()> {
+pub(crate) fn scatter<'a>(site: Site<'a>, io: Rooted<'a>, root: usize, calls: &mut Calls<'a>) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
     let of = io.elements();
     // In place, the root sends the parts of the others and keeps its own where it is.
@@ -107,18 +102,18 @@ pub(crate) fn scatter<'a>(site: Site<'a>, io: Rooted<'a>, root: usize, push: &mu
             call.recv_offset = root * part * of.size;
         }
         mixed::check(&site, call.send.as_ref(), call.recv.as_ref())?;
-        push(call);
+        calls.push(call);
     }
     #[cfg(not(nccl_ge_2_28))]
     {
         let from = if in_place { Some(recv) } else { send };
         if let Some(from) = from {
             for peer in (0..site.comm.size).filter(|&peer| peer != root || !in_place) {
-                push(send_part(&site, (from, of), (peer * part, part), peer));
+                calls.push(send_part(&site, (from, of), (peer * part, part), peer));
             }
         }
         if !in_place {
-            push(recv_part(&site, (recv, of), (0, part), root));
+            calls.push(recv_part(&site, (recv, of), (0, part), root));
         }
     }
     Ok(())

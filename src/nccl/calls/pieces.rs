@@ -12,25 +12,23 @@ pub(crate) fn part(region: Region<'_>, of: Elements, (offset, count): (usize, us
 }
 
 /// A message of a part of `from` to `peer`.
+#[inline]
 pub(crate) fn send_part<'a>(
     site: &Site<'a>,
     (from, of): (Region<'a>, Elements),
     place: (usize, usize),
     peer: usize,
 ) -> Call<'a> {
-    let mut call = site.call(Kind::Send { peer }, of, place.1);
-    call.send = Some(part(from, of, place));
-    call
+    Call { send: Some(part(from, of, place)), ..site.call(Kind::Send { peer }, of, place.1) }
 }
 
 /// A message from `peer` into a part of `to`.
+#[inline]
 pub(crate) fn recv_part<'a>(
     site: &Site<'a>,
     (to, of): (Region<'a>, Elements),
     place: (usize, usize),
     peer: usize,
 ) -> Call<'a> {
-    let mut call = site.call(Kind::Recv { peer }, of, place.1);
-    call.recv = Some(part(to, of, place));
-    call
+    Call { recv: Some(part(to, of, place)), ..site.call(Kind::Recv { peer }, of, place.1) }
 }

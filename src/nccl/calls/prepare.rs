@@ -143,15 +143,13 @@ pub(crate) fn reduce_scatter<'a>(site: Site<'a>, io: Everywhere<'a>, op: Reducti
 /// A message to `peer`.
 pub(crate) fn send<'a>(site: Site<'a>, buffer: Buffer<'a>, peer: usize) -> Result<Call<'a>> {
     site.comm.check_rank(site.operation, "peer", peer)?;
-    let mut call = site.call(Kind::Send { peer }, buffer.elements, buffer.len);
-    call.send = Some(site.read(buffer)?);
-    Ok(call)
+    let call = site.call(Kind::Send { peer }, buffer.elements, buffer.len);
+    Ok(Call { send: Some(site.read(buffer)?), ..call })
 }
 
 /// A message from `peer`.
 pub(crate) fn recv<'a>(site: Site<'a>, buffer: Buffer<'a>, peer: usize) -> Result<Call<'a>> {
     site.comm.check_rank(site.operation, "peer", peer)?;
-    let mut call = site.call(Kind::Recv { peer }, buffer.elements, buffer.len);
-    call.recv = Some(site.write(buffer)?);
-    Ok(call)
+    let call = site.call(Kind::Recv { peer }, buffer.elements, buffer.len);
+    Ok(Call { recv: Some(site.write(buffer)?), ..call })
 }

@@ -3,7 +3,7 @@
 use super::buffers::{Buffer, Elements};
 use super::call::Call;
 use super::kind::Kind;
-use crate::cuda::{Access, Device, Region, Stream};
+use crate::cuda::{Access, Allocation, Device, Region, Stream};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
@@ -30,16 +30,6 @@ impl<'a> Site<'a> {
     }
 
     #[cold]
-    fn cut(&self, what: &'static str) -> Error {
-        Error::argument(
-            self.operation,
-            what,
-            "memory within a window, or outside of all",
-            "memory that lies partly in one",
-        )
-    }
-
-    #[cold]
     fn wrong_device(&self, what: &'static str, got: impl std::fmt::Display) -> Error {
         Error::argument(self.operation, what, format_args!("{} of rank {}", self.comm.device, self.comm.rank), got)
     }
@@ -52,23 +42,23 @@ impl<'a> Site<'a> {
         if is_within_reach && is_owned && !self.comm.windows.is_cut(&region) {
             return Ok(region);
         }
-        Err(if !is_within_reach {
-            self.wrong_device(what, region.alloc.who())
-        } else if !is_owned {
-            self.elsewhere(what)
-        } else {
-            self.cut(what)
-        })
+        Err(self.refused(what, region.alloc, is_within_reach, is_owned))
     }
 
     #[cold]
-    fn elsewhere(&self, what: &'static str) -> Error {
-        Error::argument(
-            self.operation,
-            what,
-            "memory of this communicator",
-            "a CommBuffer of another communicator: allocate it from this one, or use a DeviceBuffer, which works with any",
-        )
+    fn refused(&self, what: &'static str, alloc: &Allocation, is_within_reach: bool, is_owned: bool) -> Error {
+        if !is_within_reach {
+            return self.wrong_device(what, alloc.who());
+        }
+        let (expected, got) = if is_owned {
+            ("memory within a window, or outside of all", "memory that lies partly in one")
+        } else {
+            (
+                "memory of this communicator",
+                "a CommBuffer of another communicator: allocate it from this one, or use a DeviceBuffer, which works with any",
+            )
+        };
+        Error::argument(self.operation, what, expected, got)
     }
 
     #[inline]
@@ -130,10 +120,12 @@ impl<'a> Site<'a> {
 
     #[inline]
     pub(crate) fn at_least(&self, what: &'static str, needed: usize, len: usize) -> Result<()> {
-        if len >= needed {
-            return Ok(());
-        }
-        Err(Error::argument(self.operation, what, format!("at least {needed} elements"), format!("{len} elements")))
+        if len >= needed { Ok(()) } else { Err(self.too_short(what, needed, len)) }
+    }
+
+    #[cold]
+    fn too_short(&self, what: &'static str, needed: usize, len: usize) -> Error {
+        Error::argument(self.operation, what, format!("at least {needed} elements"), format!("{len} elements"))
     }
 
     pub(crate) fn is_root(&self, root: usize) -> bool {

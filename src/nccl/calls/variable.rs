@@ -3,7 +3,7 @@
 //! Parts without elements are compared among the ranks of a clique like all others, and then not sent.
 
 use super::buffers::{Buffer, Everywhere, Rooted};
-use super::call::Call;
+use super::call::Calls;
 use super::io::Layout;
 use super::kind::Kind;
 use super::mixed;
@@ -16,7 +16,7 @@ pub(crate) fn all_to_all_v<'a>(
     site: Site<'a>,
     (send, send_layout): (Buffer<'a>, Layout<'_>),
     (recv, recv_layout): (Buffer<'a>, Layout<'_>),
-    push: &mut dyn FnMut(Call<'a>),
+    calls: &mut Calls<'a>,
 ) -> Result<()> {
     let size = site.comm.size;
     send_layout.check(site.operation, "send layout", size, send.len)?;
@@ -26,8 +26,8 @@ pub(crate) fn all_to_all_v<'a>(
     let of = send.elements;
     let (send, recv) = (site.read(send)?, site.write(recv)?);
     for (peer, (sent, received)) in send_layout.parts().zip(recv_layout.parts()).enumerate() {
-        push(send_part(&site, (send, of), sent, peer));
-        push(recv_part(&site, (recv, of), received, peer));
+        calls.push(send_part(&site, (send, of), sent, peer));
+        calls.push(recv_part(&site, (recv, of), received, peer));
     }
     Ok(())
 }
@@ -36,7 +36,7 @@ pub(crate) fn all_gather_v<'a>(
     site: Site<'a>,
     io: Everywhere<'a>,
     layout: Layout<'_>,
-    push: &mut dyn FnMut(Call<'a>),
+    calls: &mut Calls<'a>,
 ) -> Result<()> {
     let of = io.elements();
     let (send, recv) = match io {
@@ -55,7 +55,7 @@ pub(crate) fn all_gather_v<'a>(
         call.recv = Some(part(recv, of, (offset, count)));
         call.send = send.filter(|_| root == site.comm.rank);
         call.send_in_recv = (send.is_none() && root == site.comm.rank).then_some(0);
-        push(call);
+        calls.push(call);
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ pub(crate) fn reduce_scatter_v<'a>(
     io: Everywhere<'a>,
     layout: Layout<'_>,
     op: Reduction<'a>,
-    push: &mut dyn FnMut(Call<'a>),
+    calls: &mut Calls<'a>,
 ) -> Result<()> {
     let of = io.elements();
     let raw = op.to_raw(&site, of)?;
@@ -95,7 +95,7 @@ pub(crate) fn reduce_scatter_v<'a>(
             None => call.send = Some(part(recv, of, (offset, count))),
         }
         call.scalar = op.scalar();
-        push(call);
+        calls.push(call);
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ pub(crate) fn gather_v<'a>(
     io: Rooted<'a>,
     layout: Layout<'_>,
     root: usize,
-    push: &mut dyn FnMut(Call<'a>),
+    calls: &mut Calls<'a>,
 ) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
     let (of, size, rank) = (io.elements(), site.comm.size, site.comm.rank);
@@ -128,11 +128,11 @@ pub(crate) fn gather_v<'a>(
     if let Some(recv) = recv {
         let recv = site.write(recv)?;
         for (peer, place) in layout.parts().enumerate().filter(|&(peer, _)| peer != root || own.is_some()) {
-            push(recv_part(&site, (recv, of), place, peer));
+            calls.push(recv_part(&site, (recv, of), place, peer));
         }
     }
     if let Some(own) = own {
-        push(send_part(&site, (own, of), (0, layout.counts[rank]), root));
+        calls.push(send_part(&site, (own, of), (0, layout.counts[rank]), root));
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ pub(crate) fn scatter_v<'a>(
     io: Rooted<'a>,
     layout: Layout<'_>,
     root: usize,
-    push: &mut dyn FnMut(Call<'a>),
+    calls: &mut Calls<'a>,
 ) -> Result<()> {
     site.comm.check_rank(site.operation, "root", root)?;
     let (of, size, rank) = (io.elements(), site.comm.size, site.comm.rank);
@@ -165,11 +165,11 @@ pub(crate) fn scatter_v<'a>(
     }
     if let Some(from) = from {
         for (peer, place) in layout.parts().enumerate().filter(|&(peer, _)| peer != root || to.is_some()) {
-            push(send_part(&site, (from, of), place, peer));
+            calls.push(send_part(&site, (from, of), place, peer));
         }
     }
     if let Some((_, to)) = to {
-        push(recv_part(&site, (to, of), (0, layout.counts[rank]), root));
+        calls.push(recv_part(&site, (to, of), (0, layout.counts[rank]), root));
     }
     Ok(())
 }

@@ -9,7 +9,8 @@ impl Call<'_> {
     #[inline]
     pub(crate) fn signature(&self, group: usize) -> Signature {
         let memory = if self.kind.symmetric() {
-            Memory::At { send: self.place(self.source()), recv: self.place(self.recv.as_ref()) }
+            let recv = self.place(self.recv.as_ref());
+            Memory::At { send: self.send.as_ref().map_or(recv, |send| self.place(Some(send))), recv }
         } else {
             Memory::InWindows(self.is_in_window())
         };

@@ -124,14 +124,23 @@ fn record(call: &Call<'_>, number: u64, sequence: u64, when: u64, joined: bool) 
     }
 }
 
+/// Writes down calls that were agreed on, before the ranks are connected for them. They are written
+/// down once more when they are made.
+#[cold]
+pub(crate) fn write_down_early(calls: &[Call<'_>], members: &[Member<'_, '_>]) {
+    write_down(calls, members);
+    calls.iter().for_each(|call| call.comm.issued.forget(call.kind.message(), call.comm.size));
+}
+
 /// Writes down calls that were agreed on, before anything of them may wait.
-pub(crate) fn write_down(calls: &[Call<'_>], members: &[Member<'_, '_>]) {
+fn write_down(calls: &[Call<'_>], members: &[Member<'_, '_>]) {
+    let now = clock::tick();
     for Member { inner, guarded, .. } in members {
-        let own = || calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0 && !call.stream.records());
-        own().for_each(|call| inner.issued.begin_group(call.kind.message(), inner.size));
-        for (number, call) in (guarded.works.next()..).zip(own()) {
+        let own = calls.iter().filter(|call| call.comm.id == inner.id && call.count > 0 && !call.stream.records());
+        let first = guarded.works.next();
+        for (number, call) in (first..).zip(own) {
             let sequence = inner.issued.next_of_group(call.kind.message(), inner.size);
-            inner.recent.keep(record(call, number, sequence, clock::tick(), number != guarded.works.next()));
+            inner.recent.keep(record(call, number, sequence, now, number != first));
         }
     }
 }
@@ -170,27 +179,27 @@ pub(crate) fn group(
                 result = Err(error);
             }
         };
-        // In front of all other messages, as the other ends do.
-        let mut besides: SmallVec<[_; 1]> = besides.iter().collect();
-        in_one_order(&mut besides, members, |(id, _)| *id);
-        for (id, peers) in besides {
-            let stream = calls().find(|call| call.comm.id == *id).map(|call| call.stream);
-            for ((peer, end), stream) in peers.iter().zip(stream.into_iter().cycle()) {
-                // SAFETY: as below; the peer makes the other end.
-                let (function, code) = unsafe { link(peer, end, stream, members[place(*id, members)].handle) };
-                see(function, code);
-            }
+        if !besides.is_empty() {
+            link_besides(all, members, besides, &mut see);
         }
-        // Some collectives are messages to NCCL: they come first, as ranks have compared them.
-        let is_message = |call: &&Call<'_>| call.kind.message().is_some();
-        let mut ordered: SmallVec<[_; 8]> =
-            calls().filter(|call| !is_message(call)).chain(calls().filter(is_message)).collect();
-        in_one_order(&mut ordered, members, |call| call.comm.id);
-        for call in ordered {
+        let mut make = |call: &Call<'_>| {
             let handle = members[place(call.comm.id, members)].handle;
             call.stream.settle();
-            // SAFETY: as in `one`; the calls are made when the group ends, before the locks are given back.
+            // SAFETY: as in `enter`; the calls are made when the group ends, before the locks are given back.
             see(call.function(), unsafe { call.make(handle) });
+        };
+        // Some collectives are messages to NCCL: they come first, as ranks have compared them.
+        let of = |messages: bool| calls().filter(move |call| call.kind.message().is_some() == messages);
+        if have_one_lineage(members) {
+            for messages in [false, true] {
+                for call in of(messages) {
+                    make(call);
+                }
+            }
+        } else {
+            let mut ordered: SmallVec<[_; 8]> = of(false).chain(of(true)).collect();
+            in_one_order(&mut ordered, members, |call| call.comm.id);
+            ordered.into_iter().for_each(make);
         }
         // SAFETY: this thread has opened the group above. After an error NCCL drops what was queued.
         let ended = check::check("ncclGroupEnd", unsafe { sys::ncclGroupEnd() });
@@ -203,13 +212,12 @@ pub(crate) fn group(
         Ok::<_, Infallible>(())
     });
     for (at, call) in all.iter().enumerate().filter(|(_, call)| call.count > 0) {
-        let place = place(call.comm.id, members);
         trace(call);
         if call.stream.records() {
             keep(call, all);
             continue;
         }
-        let guarded = &mut *members[place].guarded;
+        let guarded = &mut *members[place(call.comm.id, members)].guarded;
         // An abort has to know them.
         guarded.streams.remember(call.stream);
         let operation = guarded.works.enqueued(call.comm.fate(), call.stream, |base| call.comm.new_work(base));
@@ -223,6 +231,32 @@ pub(crate) fn group(
     result
 }
 
+/// Connects ranks within a group, in front of all other messages, as the other ends do.
+#[cold]
+fn link_besides(
+    calls: &[Call<'_>],
+    members: &[Member<'_, '_>],
+    besides: &Besides,
+    see: &mut impl FnMut(&'static str, sys::ncclResult_t),
+) {
+    let mut besides: SmallVec<[_; 1]> = besides.iter().collect();
+    in_one_order(&mut besides, members, |(id, _)| *id);
+    for (id, peers) in besides {
+        let stream = calls.iter().find(|call| call.comm.id == *id && call.count > 0).map(|call| call.stream);
+        for ((peer, end), stream) in peers.iter().zip(stream.into_iter().cycle()) {
+            // SAFETY: the handle is live during a visit; the peer makes the other end.
+            let (function, code) = unsafe { link(peer, end, stream, members[place(*id, members)].handle) };
+            see(function, code);
+        }
+    }
+}
+
+/// Whether the communicators have one lineage, so that their calls may be made in any order.
+#[inline]
+fn have_one_lineage(members: &[Member<'_, '_>]) -> bool {
+    members.windows(2).all(|pair| pair[0].inner.local_ranks.lineage == pair[1].inner.local_ranks.lineage)
+}
+
 /// Sorts by communicator, in the order of their lineages, which all ranks share. NCCL connects and launches the communicators of a group
 /// in the order in which they come first there. If ranks had different orders, they would wait for each other.
 #[inline]
@@ -233,8 +267,11 @@ pub(super) fn in_one_order<T>(what: &mut [T], members: &[Member<'_, '_>], id: im
     }
 }
 
+/// Where a communicator stands among the members, of which it is one.
+#[inline]
 pub(super) fn place(communicator: u64, members: &[Member<'_, '_>]) -> usize {
-    members.iter().position(|member| member.inner.id == communicator).unwrap_or(0)
+    let others = members.iter().enumerate().skip(1);
+    others.filter(|(_, member)| member.inner.id == communicator).map(|(at, _)| at).next().unwrap_or(0)
 }
 
 /// Connects ranks by a call for that alone, which the other ends make as well.
@@ -299,7 +336,10 @@ unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) 
 /// The turns of calls that are launched together.
 #[inline]
 fn turns<'a>(calls: &[Call<'a>], operation: &'static str) -> Result<Turns<'a>> {
-    let Some(first) = calls.first() else { return Ok(Turns::default()) };
+    if !calls.iter().any(Call::is_in_graphs) {
+        return Ok(Turns::default());
+    }
+    let first = &calls[0];
     let memory = calls.iter().flat_map(|call| [&call.send, &call.scalar, &call.recv]).flatten();
     let (comm, memory) = (first.comm, memory.map(|region| region.alloc.tracker()));
     // Under the lock: an abort gets it, as this then waits no longer.

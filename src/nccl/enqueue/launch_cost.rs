@@ -40,8 +40,9 @@ pub(crate) struct Weight {
     single: u64,
     /// Symmetric collectives of each kind.
     symmetric: SmallVec<[(Kind, u64, u64); 2]>,
-    /// Messages with each peer, either way.
+    /// Messages with each peer, either way, and the most of them.
     messages: SmallVec<[u64; 16]>,
+    rounds: u64,
     exchanges: u64,
 }
 
@@ -53,7 +54,8 @@ impl Weight {
             batches: 0,
             single: 0,
             symmetric: SmallVec::new(),
-            messages: SmallVec::new(),
+            messages: SmallVec::from_buf([0; 16]),
+            rounds: 0,
             exchanges: 0,
         }
     }
@@ -75,6 +77,7 @@ impl Weight {
                 self.messages.resize(at + 1, 0);
             }
             self.messages[at] += 1;
+            self.rounds = self.rounds.max(self.messages[at]);
             return;
         }
         if self.size == 1 {
@@ -111,7 +114,7 @@ impl Weight {
     /// How many there are at most.
     pub(crate) fn launches(&self) -> u64 {
         let symmetric: u64 = self.symmetric.iter().map(|(.., count)| count.div_ceil(SYMMETRIC)).sum();
-        let rounds = self.messages.iter().max().unwrap_or(&0) + self.exchanges;
+        let rounds = self.rounds + self.exchanges;
         let messages = (rounds * self.size.div_ceil(PEERS)).div_ceil(MESSAGES);
         self.single + symmetric + self.batches.div_ceil(BATCHES) + messages
     }

@@ -18,7 +18,19 @@ pub(crate) struct Reads {
 
 impl Reads {
     /// Of the calls of a group; `works` are those of a communicator, by its id.
+    #[inline]
     pub(crate) fn of<'w>(calls: &[Call<'_>], works: impl Fn(u64) -> &'w Works) -> Self {
+        // A message of a rank to itself brings what its other end reads, perhaps on another stream.
+        let has_one_stream = |call: &Call<'_>| !call.is_to_itself() || call.stream == calls[0].stream;
+        let reads_own = |call: &Call<'_>| call.reads_own(works(call.comm.id)) && has_one_stream(call);
+        if calls.iter().all(reads_own) {
+            return Self { some: SmallVec::new(), told: 0 };
+        }
+        Self::gather(calls, works)
+    }
+
+    #[cold]
+    fn gather<'w>(calls: &[Call<'_>], works: impl Fn(u64) -> &'w Works) -> Self {
         let mut some = SmallVec::new();
         let mut sends = OwnSends::default();
         for (at, call) in calls.iter().enumerate().filter(|(_, call)| call.count > 0) {

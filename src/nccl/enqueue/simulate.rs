@@ -50,7 +50,7 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
         restoring(|| {
             let _promised = match before_group(calls, &inners, operation)? {
                 Connects::Ranks => {
-                    launch::write_down(calls, &members);
+                    launch::write_down_early(calls, &members);
                     // As where a group goes in parts: messages of others are connected ahead, for which there is no room here.
                     let (besides, promised) = connect::meet(calls, &inners, operation, true, &mut |parts| {
                         launch::connect(parts, &mut members, operation)

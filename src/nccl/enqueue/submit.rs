@@ -90,9 +90,6 @@ fn make_room(call: &Call<'_>, cost: u64) -> Result<()> {
     call.stream.room_or_part(cost, call.operation, || inner.timeout(), || inner.refusal(call.operation))
 }
 
-/// The calls of one operation, or of a group. Up to eight need no heap memory.
-pub(crate) type Calls<'a> = SmallVec<[Call<'a>; 8]>;
-
 /// Submits the calls of one operation: a single one as it is, several as a group.
 #[inline]
 pub(crate) fn all(calls: &[Call<'_>]) -> Result<()> {
@@ -139,13 +136,14 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
             inner.enter_with(&mut entered, operation)?;
         }
         calls.iter().try_for_each(captured::settle)?;
-        let members = inners.iter().zip(entered.values());
-        let mut members: SmallVec<[_; 4]> =
-            members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
+        let mut members: SmallVec<[_; 4]> = SmallVec::new();
+        for (inner, guarded) in inners.iter().zip(entered.values()) {
+            members.push(Member { inner, guarded, handle: inner.handle().raw() });
+        }
         restoring(|| {
             let (besides, _promised) = match before_group(calls, &inners, operation)? {
                 Connects::Ranks => {
-                    launch::write_down(calls, &members);
+                    launch::write_down_early(calls, &members);
                     connect::meet(calls, &inners, operation, parts.is_some(), &mut |parts| {
                         launch::connect(parts, &mut members, operation)
                     })?
@@ -176,12 +174,17 @@ pub(super) fn inners_of<'a>(calls: &[Call<'a>]) -> SmallVec<[&'a Inner; 4]> {
             inners.push(call.comm);
         }
     }
-    inners.sort_unstable_by_key(|inner| (inner.order, inner.id));
+    if inners.len() > 1 {
+        inners.sort_unstable_by_key(|inner| (inner.order, inner.id));
+    }
     inners
 }
 
 /// Returns an error if a communicator has more collectives in `calls` than ranks can compare.
 pub(super) fn check_number(calls: &[Call<'_>], inner: &Inner) -> Result<()> {
+    if calls.len() <= MAX_GROUP {
+        return Ok(());
+    }
     let count = collectives(calls, inner).count();
     if count <= MAX_GROUP {
         return Ok(());
@@ -234,7 +237,7 @@ pub(super) fn connect_ahead<'a>(calls: &[Call<'a>], members: &mut [Member<'_, 'a
 fn launch_first(call: &Call<'_>, read: Option<&Origins>, guarded: &mut Guarded, handle: sys::ncclComm_t) -> Result<()> {
     let (inner, calls) = (call.comm, std::slice::from_ref(call));
     let mut members = [Member { inner, guarded, handle }];
-    launch::write_down(calls, &members);
+    launch::write_down_early(calls, &members);
     let (besides, _promised) = connect::meet(calls, &[inner], call.operation, false, &mut |parts| {
         launch::connect(parts, &mut members, call.operation)
     })?;

@@ -4,12 +4,12 @@ use crate::cuda::{AsSlice, AsSliceMut, Stream};
 use crate::element::{Element, Reduce};
 use crate::error::Result;
 use crate::nccl::calls::buffers::{Buffer, Everywhere, Rooted};
+use crate::nccl::calls::call::Calls;
 use crate::nccl::calls::io::{AsFromRoot, AsSendRecv, AsToRoot};
 use crate::nccl::calls::site::Site;
 use crate::nccl::calls::{personal, prepare};
 use crate::nccl::communicator::Communicator;
 use crate::nccl::enqueue::submit;
-use crate::nccl::enqueue::submit::Calls;
 use crate::nccl::reduce_op::ReduceOp;
 
 /// Operations. Each is enqueued on a stream and returns at once; its result is there when the stream has come to it.
@@ -209,7 +209,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("all_to_all", self.inner(), stream)?;
         let mut calls = Calls::new();
-        personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), &mut |call| calls.push(call))?;
+        personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), &mut calls)?;
         submit::all(&calls)
     }
 
@@ -241,7 +241,7 @@ impl Communicator {
     pub fn gather<'a, T: Element>(&'a self, io: impl AsToRoot<'a, T>, root: usize, stream: &'a Stream) -> Result<()> {
         let site = Site::new("gather", self.inner(), stream)?;
         let mut calls = Calls::new();
-        personal::gather(site, Rooted::from(io.into()), root, &mut |call| calls.push(call))?;
+        personal::gather(site, Rooted::from(io.into()), root, &mut calls)?;
         submit::all(&calls)
     }
 
@@ -277,7 +277,7 @@ impl Communicator {
     ) -> Result<()> {
         let site = Site::new("scatter", self.inner(), stream)?;
         let mut calls = Calls::new();
-        personal::scatter(site, Rooted::from(io.into()), root, &mut |call| calls.push(call))?;
+        personal::scatter(site, Rooted::from(io.into()), root, &mut calls)?;
         submit::all(&calls)
     }
 }

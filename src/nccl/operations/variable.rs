@@ -4,12 +4,12 @@ use crate::cuda::{AsSlice, AsSliceMut, Stream};
 use crate::element::{Element, Reduce};
 use crate::error::Result;
 use crate::nccl::calls::buffers::{Buffer, Everywhere, Rooted};
+use crate::nccl::calls::call::Calls;
 use crate::nccl::calls::io::{AsFromRoot, AsSendRecv, AsToRoot, Layout};
 use crate::nccl::calls::site::Site;
 use crate::nccl::calls::variable;
 use crate::nccl::communicator::Communicator;
 use crate::nccl::enqueue::submit;
-use crate::nccl::enqueue::submit::Calls;
 use crate::nccl::reduce_op::ReduceOp;
 
 impl Communicator {
@@ -46,12 +46,13 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_to_all_v", self.inner(), stream)?;
-        let mut calls = Calls::with_capacity(2 * self.size());
+        let mut calls = Calls::new();
+        calls.reserve_exact(2 * self.size());
         variable::all_to_all_v(
             site,
             (Buffer::from(send.into()), send_layout.into()),
             (Buffer::from(recv.into()), recv_layout.into()),
-            &mut |call| calls.push(call),
+            &mut calls,
         )?;
         submit::all(&calls)
     }
@@ -84,8 +85,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_gather_v", self.inner(), stream)?;
-        let mut calls = Calls::with_capacity(self.size());
-        variable::all_gather_v(site, Everywhere::from(io.into()), layout.into(), &mut |call| calls.push(call))?;
+        let mut calls = Calls::new();
+        calls.reserve_exact(self.size());
+        variable::all_gather_v(site, Everywhere::from(io.into()), layout.into(), &mut calls)?;
         submit::all(&calls)
     }
 
@@ -120,10 +122,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("reduce_scatter_v", self.inner(), stream)?;
-        let mut calls = Calls::with_capacity(self.size());
-        variable::reduce_scatter_v(site, Everywhere::from(io.into()), layout.into(), op.reduction(), &mut |call| {
-            calls.push(call)
-        })?;
+        let mut calls = Calls::new();
+        calls.reserve_exact(self.size());
+        variable::reduce_scatter_v(site, Everywhere::from(io.into()), layout.into(), op.reduction(), &mut calls)?;
         submit::all(&calls)
     }
 
@@ -160,8 +161,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("gather_v", self.inner(), stream)?;
-        let mut calls = Calls::with_capacity(self.size());
-        variable::gather_v(site, Rooted::from(io.into()), layout.into(), root, &mut |call| calls.push(call))?;
+        let mut calls = Calls::new();
+        calls.reserve_exact(self.size());
+        variable::gather_v(site, Rooted::from(io.into()), layout.into(), root, &mut calls)?;
         submit::all(&calls)
     }
 
@@ -198,8 +200,9 @@ impl Communicator {
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("scatter_v", self.inner(), stream)?;
-        let mut calls = Calls::with_capacity(self.size());
-        variable::scatter_v(site, Rooted::from(io.into()), layout.into(), root, &mut |call| calls.push(call))?;
+        let mut calls = Calls::new();
+        calls.reserve_exact(self.size());
+        variable::scatter_v(site, Rooted::from(io.into()), layout.into(), root, &mut calls)?;
         submit::all(&calls)
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Issued {
 #[derive(Debug, Default)]
 struct Count {
     issued: AtomicU64,
-    /// How many operations of the group that is being recorded come before.
+    /// How many operations of the group that was recorded last NCCL was not given yet, if any.
     ahead: AtomicU64,
 }
 
@@ -67,9 +67,8 @@ impl Issued {
         self.sequence(message, size).map_or(0, |count| count.issued.load(Ordering::Relaxed) + 1)
     }
 
-    /// Begins to record a group that contains this operation.
-    #[inline]
-    pub(crate) fn begin_group(&self, message: Option<(End, usize)>, size: usize) {
+    /// Forgets that this operation of a group was recorded: the group is recorded once more.
+    pub(crate) fn forget(&self, message: Option<(End, usize)>, size: usize) {
         self.sequence(message, size).into_iter().for_each(|count| count.ahead.store(0, Ordering::Relaxed));
     }
 
@@ -83,10 +82,14 @@ impl Issued {
         })
     }
 
-    /// Counts a collective, or a message to or from a peer, that NCCL was given.
+    /// Counts a collective, or a message to or from a peer, that NCCL was given. If it is one of a
+    /// group, NCCL was given all of that.
     #[inline]
     pub(crate) fn count(&self, message: Option<(End, usize)>, size: usize) {
-        self.sequence(message, size).into_iter().for_each(|count| add(&count.issued));
+        if let Some(count) = self.sequence(message, size) {
+            add(&count.issued);
+            count.ahead.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Notes that NCCL was given operation `number`, which was counted.

@@ -70,6 +70,7 @@ impl Validation {
     }
 
     /// Whether the ranks compare what they are about to do.
+    #[inline]
     pub(crate) fn compares(&self) -> bool {
         self.in_process().is_some() || self.over_exchange().is_some()
     }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::messages::{collectives, is_collective_of};
 use super::of_checked;
-use super::of_clique::{behind, bytes, class, contradicted, in_order, in_vain, message, passed};
+use super::of_clique::{behind, bytes, contradicted, in_order, in_vain, message, passed};
 use crate::error::Result;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
@@ -15,20 +15,40 @@ use crate::nccl::validate::ballot::Difference;
 use crate::nccl::validate::connects::Connects;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::sequence::Turn;
+use crate::nccl::validate::signature::Signature;
 use crate::nccl::wait::patience::Patience;
 
 /// The collectives of one communicator in a group.
 struct Progress<'a> {
     inner: &'a Inner,
     in_process: &'a InProcess,
-    /// How many there are.
+    /// How many there are, and the bytes that they move together.
     count: usize,
+    bytes: u64,
     /// Where the next may be among the calls.
     at: usize,
+    /// Whether NCCL connects ranks for one of them.
+    connects: bool,
     differs: Option<Difference>,
 }
 
-impl Progress<'_> {
+impl<'a> Progress<'a> {
+    fn new(calls: &[Call<'_>], inner: &'a Inner, in_process: &'a InProcess) -> Self {
+        let mut progress = Self { inner, in_process, count: 0, bytes: 0, at: 0, connects: false, differs: None };
+        for call in collectives(calls, inner) {
+            progress.count += 1;
+            progress.bytes += bytes(call);
+        }
+        progress
+    }
+
+    /// Whether NCCL connects ranks for a collective.
+    fn is_first(&self, call: &Call<'_>, signature: &Signature) -> bool {
+        let history = self.in_process.signatures.history(self.inner.rank);
+        let class = || signature.class(if call.kind.is_exchange() { 0 } else { self.bytes });
+        call.count > 0 && self.inner.size > 1 && !history.knows_class(class())
+    }
+
     /// Goes on as far as possible. Whether it waits for other ranks then.
     fn advance(&mut self, calls: &[Call<'_>]) -> bool {
         while self.differs.is_none()
@@ -37,7 +57,10 @@ impl Progress<'_> {
             if is_collective_of(call, self.inner) {
                 let signature = call.signature(self.count);
                 match self.in_process.signatures.collective(self.inner.rank, &signature) {
-                    Turn::Passed(entry) => call.agreed.set(entry),
+                    Turn::Passed(entry) => {
+                        call.agreed.set(entry);
+                        self.connects |= self.is_first(call, &signature);
+                    }
                     Turn::Wait => return true,
                     Turn::Differs => {
                         self.differs = Some(self.in_process.signatures.differ(self.inner.rank, &signature));
@@ -59,15 +82,15 @@ impl Progress<'_> {
 /// # Errors
 /// Any error ends the clique.
 pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'static str) -> Result<Connects> {
+    if !members.iter().any(|inner| inner.validation.compares()) {
+        return Ok(Connects::Nothing);
+    }
     expect(calls);
     let mut sequences: SmallVec<[Progress<'_>; 4]> = SmallVec::new();
     let mut is_checked = false;
     for &inner in members {
         match inner.validation.in_process() {
-            Some(in_process) => {
-                let count = collectives(calls, inner).count();
-                sequences.push(Progress { inner, in_process, count, at: 0, differs: None });
-            }
+            Some(in_process) => sequences.push(Progress::new(calls, inner, in_process)),
             None => is_checked |= inner.validation.over_exchange().is_some(),
         }
     }
@@ -95,13 +118,7 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
             return Err(contradicted(in_process, inner, calls[*at].operation, difference));
         }
     }
-    let mut first = false;
-    for Progress { inner, in_process, count, .. } in &sequences {
-        let history = in_process.signatures.history(inner.rank);
-        let all = collectives(calls, inner).map(bytes).sum();
-        first |= inner.size > 1
-            && collectives(calls, inner).any(|call| call.count > 0 && !history.knows_class(class(call, *count, all)));
-    }
+    let mut first = sequences.iter().any(|sequence| sequence.connects);
     let in_clique = || calls.iter().filter_map(|call| Some((call, call.comm.validation.in_process()?)));
     for (call, in_process) in in_clique().filter(|(call, _)| call.kind.message().is_none()) {
         passed(in_process, call)?;
