@@ -87,7 +87,7 @@ impl Busy {
 #[cfg(feature = "nvshmem")]
 pub(crate) fn waited_in_vain(device: Device) -> Duration {
     let streams = stream::all_kept().into_iter().filter(|stream| stream.device() == device && is_busy(stream));
-    streams.filter_map(|stream| stream.given_up()).map(|error| error.waited()).max().unwrap_or_default()
+    streams.map(|stream| stream.waited_in_vain()).max().unwrap_or_default()
 }
 
 /// A wait for work of `device`, on whatever stream, has ended with `error`. Counts only if that is late.

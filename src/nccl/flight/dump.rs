@@ -8,13 +8,14 @@ use super::entry::Entry;
 use super::json::Object;
 use crate::clock;
 use crate::cuda::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exchange::digest;
 use crate::nccl::local_ranks::lineage::Lineage;
 use crate::nccl::rank::held::Graph;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::issued::Wait;
 use crate::nccl::rank::recent::Record;
+use crate::nccl::rank::state::{AbortedBy, State};
 use crate::nccl::validate::operation;
 use crate::nccl::wait::explanation;
 use crate::version;
@@ -32,9 +33,11 @@ pub struct Dump {
     size: usize,
     device: String,
     part: Option<String>,
-    state: String,
-    /// Its kind, and what it says.
-    cause: Option<(&'static str, String)>,
+    /// `None` while it starts.
+    state: Option<State>,
+    /// Why it has ended, and who has aborted it.
+    cause: Option<Error>,
+    aborted_by: Option<AbortedBy>,
     /// Why it was written.
     occasion: String,
     when: u64,
@@ -63,8 +66,9 @@ impl Dump {
             size: inner.size,
             device: inner.device.to_string(),
             part: inner.local_ranks.part(),
-            state: format!("{:?}", inner.state()).to_lowercase(),
-            cause: inner.cause().map(|cause| (cause.variant(), cause.to_string())),
+            state: Some(inner.state()),
+            cause: inner.cause().cloned(),
+            aborted_by: inner.aborted_by(),
             occasion,
             when: clock::tick(),
             waits: waits.or_else(|| inside.map(|_| explanation::is_inside(inner))),
@@ -86,7 +90,6 @@ impl Dump {
             rank,
             size,
             device: device.to_string(),
-            state: "starting".to_owned(),
             waits: Some(waits.clone()),
             ..Self::empty(waits, clock::tick())
         }
@@ -100,8 +103,9 @@ impl Dump {
             size: 1,
             device: String::new(),
             part: None,
-            state: String::new(),
+            state: None,
             cause: None,
+            aborted_by: None,
             occasion,
             when,
             waits: None,
@@ -117,7 +121,7 @@ impl Dump {
 
     /// NCCL has let go of the rank.
     pub(super) fn end(&mut self) {
-        self.state = if self.state == "closing" { "closed" } else { "aborted" }.to_owned();
+        self.state = self.state.map(State::ended);
     }
 
     /// What NCCL's RAS service has answered since.
@@ -139,6 +143,16 @@ impl Dump {
     pub(super) fn name(&self) -> String {
         format!("{:016x}-rank{}-{}", self.key, self.rank, std::process::id())
     }
+}
+
+/// The name of a variant.
+fn name(variant: impl fmt::Debug) -> String {
+    format!("{variant:?}").to_lowercase()
+}
+
+/// The reason that somebody gave for an abort, if that is the cause.
+fn reason(cause: &Error) -> Option<&str> {
+    if let Error::Aborted { reason, .. } = cause { Some(reason) } else { None }
 }
 
 /// What all ranks know the communicator by, in whatever process they are.
@@ -179,9 +193,11 @@ impl fmt::Display for Dump {
             communicator.number("rank", self.rank as u64);
             communicator.number("size", self.size as u64);
             communicator.text("device", &self.device);
-            communicator.text("state", &self.state);
-            communicator.text_if("cause", self.cause.as_ref().map(|(_, cause)| cause));
-            communicator.text_if("cause_kind", self.cause.as_ref().map(|(kind, _)| kind));
+            communicator.text("state", self.state.map_or_else(|| "starting".to_owned(), name));
+            communicator.text_if("cause", self.cause.as_ref());
+            communicator.text_if("cause_kind", self.cause.as_ref().map(Error::variant));
+            communicator.text_if("cause_reason", self.cause.as_ref().and_then(reason));
+            communicator.text_if("aborted_by", self.aborted_by.map(name));
         });
         object.text_if("waits", self.waits.as_ref());
         object.text_if("inside", self.inside.map(|(operation, _)| operation));

@@ -14,7 +14,7 @@ use crate::nccl::lifecycle::last_device;
 fn aborted(clique: &Clique) -> Vec<&Arc<Inner>> {
     let all: Vec<_> = clique.ranks().iter().map(|comm| comm.inner()).collect();
     let cause = Error::Aborted { operation: "test", reason: "the test aborts".into() };
-    assert!(all.iter().all(|inner| inner.mark_aborted(cause.clone())));
+    assert!(all.iter().all(|inner| inner.mark_aborted(cause.clone(), AbortedBy::Call)));
     all.iter().for_each(|inner| add_to_teardown(inner));
     all
 }

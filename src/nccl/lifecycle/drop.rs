@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::abort::{GRACE, abort_revoked, after_deadline, start_abort, wait_for_end};
+use super::abort::{GRACE, abort_revoked, after_deadline, start_abort_by, wait_for_end};
 use super::close::close;
 use super::in_vain;
 use crate::cuda::{self, Stream, Worker};
 use crate::deadline::{Deadline, wait_until};
 use crate::error::Error;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::state::AbortedBy;
 
 /// How long a drop waits for work that was waited for in vain.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -90,7 +91,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let waits = if std::thread::panicking() { Vec::new() } else { in_vain::busy(&active) };
     // The time for which the work was waited for before counts, too: where one stream does not move,
     // the ranks cannot be closed, whatever the others do.
-    let waited = waits.iter().map(in_vain::waited_for).max().unwrap_or_default();
+    let waited = waits.iter().map(Stream::waited_in_vain).max().unwrap_or_default();
     let deadline = Deadline::after(for_work.saturating_sub(waited).max(AGAIN));
     if !std::thread::panicking() && close(&active, &deadline).is_ok() {
         // NCCL may wait for ranks of other processes, and goes on with that by itself.
@@ -102,17 +103,14 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         let is_late = deadline.expired();
         let streams = if is_late { in_vain::busy(&active) } else { Vec::new() };
         // A wait that has failed has said what hangs, if it was no shorter than this one.
-        let is_long = |error: &Error| {
-            let Error::Timeout { operation, timeout, .. } = error else { return false };
-            *operation != DROP && *timeout >= for_work
-        };
-        let reason = || Error::Aborted { operation: DROP, reason: why_dropped(&active) };
-        let given_up = streams.iter().filter_map(Stream::given_up).find(is_long);
-        let cause = given_up.unwrap_or_else(reason);
-        in_vain::give_up(&streams, &Deadline::after(for_work).error(DROP, why_dropped(&active)));
+        let given_up = streams.iter().filter_map(Stream::given_up).find(|error| error.waited() >= for_work);
+        let (by, reason) = why_dropped(&active);
+        let by = if given_up.is_some() { AbortedBy::Call } else { by };
+        let cause = given_up.unwrap_or(Error::Aborted { operation: DROP, reason });
+        streams.iter().for_each(|stream| stream.give_up_all_after(for_work, None));
         let end = if is_late { Deadline::after(for_end) } else { Deadline::since(wait.start, whole) };
         let cliques = Inner::cliques_of(&active);
-        if start_abort(&cliques, &cause) {
+        if start_abort_by(by, &cliques, &cause) {
             // NCCL frees nothing before the devices have done all their work, including that of
             // others.
             if !wait_for_end(&cliques, &end) {
@@ -123,14 +121,18 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     }
 }
 
-/// Why `members` were not closed when they were dropped.
-fn why_dropped(members: &[Arc<Inner>]) -> String {
+/// Why `members` were not closed when they were dropped, and who knows.
+fn why_dropped(members: &[Arc<Inner>]) -> (AbortedBy, String) {
+    let dropped = match members {
+        [one] => format!("rank {} was dropped", one.rank),
+        _ => "its ranks were dropped".to_owned(),
+    };
     match (members, std::thread::panicking()) {
-        ([one, ..], false) if one.is_suspended() => format!("rank {} was dropped while it was suspended", one.rank),
-        ([one], true) => format!("rank {} was dropped by a thread that panics", one.rank),
-        ([one], false) => format!("rank {} was dropped with work in flight", one.rank),
-        (_, true) => "its ranks were dropped by a thread that panics".into(),
-        (_, false) => "its ranks were dropped with work in flight".into(),
+        ([one, ..], false) if one.is_suspended() => {
+            (AbortedBy::Call, format!("rank {} was dropped while it was suspended", one.rank))
+        }
+        (_, true) => (AbortedBy::Call, dropped + " by a thread that panics"),
+        (_, false) => (AbortedBy::Drop, dropped + " with work in flight"),
     }
 }
 

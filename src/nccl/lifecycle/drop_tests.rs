@@ -20,7 +20,11 @@ fn a_short_timeout_stays_short() {
     inner.begin_visit("test").unwrap();
     drop(locked);
     let begin = Instant::now();
-    assert!(start_abort(&members, &Error::Aborted { operation: "test", reason: "the test aborts".into() }));
+    assert!(start_abort_by(
+        AbortedBy::Call,
+        &members,
+        &Error::Aborted { operation: "test", reason: "the test aborts".into() }
+    ));
     drop_all(&members);
     let took = begin.elapsed();
     assert!(!inner.has_left(), "there was nothing to wait for");

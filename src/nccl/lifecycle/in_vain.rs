@@ -80,11 +80,6 @@ pub(super) fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
     streams.filter(|stream| !stream.is_drained().unwrap_or(true)).collect()
 }
 
-/// How long a failed wait for `stream` took, if the stream has made no progress since.
-pub(super) fn waited_for(stream: &Stream) -> Duration {
-    stream.given_up().map_or(Duration::ZERO, |error| error.waited())
-}
-
 /// The length of the longest late wait for work of `inner` that may go on. Does not call CUDA: kernels
 /// of `inner` still run, and may hold up such a call.
 pub(crate) fn may_have_waited(inner: &Inner) -> Duration {
@@ -93,7 +88,7 @@ pub(crate) fn may_have_waited(inner: &Inner) -> Duration {
 }
 
 /// A wait for `streams` has ended with `late`, a [`Error::Timeout`].
-pub(super) fn give_up(streams: &[Stream], late: &Error) {
+fn give_up(streams: &[Stream], late: &Error) {
     streams.iter().for_each(|stream| stream.give_up_all(late));
 }
 
