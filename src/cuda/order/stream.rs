@@ -270,7 +270,7 @@ impl Stream {
     /// that fails, so does the call.
     #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     #[inline]
-    pub(crate) fn settle(&self) {
+    pub(crate) fn make_current(&self) {
         if self.queue().is_legacy() {
             std::mem::forget(self.queue().hold_device("cudaSetDevice"));
         }
@@ -388,7 +388,7 @@ impl Stream {
     }
 
     fn note_given_up(&self, mark: Option<&Mark>, waited: Duration, error: Option<&Error>) {
-        if self.waited_in_vain() < waited {
+        if self.last_timeout() < waited {
             let (mark, position, error) = (mark.cloned(), self.in_flight().position(), error.cloned());
             *self.inner.given_up.lock() = Some(GivenUp { mark, position, waited, error });
         }
@@ -431,7 +431,7 @@ impl Stream {
     }
 
     /// How long that wait took; zero if there is none.
-    pub(crate) fn waited_in_vain(&self) -> Duration {
+    pub(crate) fn last_timeout(&self) -> Duration {
         self.last_given_up().map_or(Duration::ZERO, |given_up| given_up.waited)
     }
 

@@ -106,8 +106,12 @@ fn check_part(call: &Call<'_>) -> Result<()> {
 
 /// Checks the same again under the lock, and waits for launches of dropped graphs, for which NCCL does not wait.
 #[inline]
-pub(super) fn settle(call: &Call<'_>) -> Result<()> {
-    if call.comm.graphs.are_alone() { graph_usage::settle(call.comm, call.operation, is_part(call)) } else { Ok(()) }
+pub(super) fn wait_for_launches(call: &Call<'_>) -> Result<()> {
+    if call.comm.graphs.are_alone() {
+        graph_usage::wait_for_launches(call.comm, call.operation, is_part(call))
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether the capture that `call` is to become part of has operations of its communicator; `None` where there is no capture.
@@ -201,8 +205,8 @@ impl Captured {
     }
 
     /// Before a launch on `stream`, for who has the locks of all parts, and before the ranks agree on it.
-    pub(super) fn order(&self, entered: &mut LockedAll<'_, Guarded>, stream: &Stream) -> Result<()> {
-        let alone = self.parts().iter().zip(entered.values()).filter(|(part, _)| part.inner.graphs.are_alone());
+    pub(super) fn order(&self, locked: &mut LockedAll<'_, Guarded>, stream: &Stream) -> Result<()> {
+        let alone = self.parts().iter().zip(locked.values()).filter(|(part, _)| part.inner.graphs.are_alone());
         alone.into_iter().try_for_each(|(part, guard)| graph_usage::order_launch(&part.inner, guard, OPERATION, stream))
     }
 

@@ -22,7 +22,7 @@ use crate::nccl::raw::check;
 use crate::nccl::raw::group::grouped;
 use crate::nccl::validate::meeting::Peers;
 use crate::nccl::validate::pair::End;
-use crate::nccl::wait::entry;
+use crate::nccl::wait::begin_call;
 use crate::sys;
 
 /// Makes one call, whose memory was ordered. `read` are the operations that have made the data it reads.
@@ -141,7 +141,7 @@ pub(crate) fn group(
         captured::put_in_order(all)?;
     }
     write_down(all, members);
-    entry::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
+    begin_call::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
@@ -170,7 +170,7 @@ pub(crate) fn group(
         in_one_order(&mut ordered, members, |call| call.comm.id);
         for call in ordered {
             let handle = members[place(call.comm.id, members)].handle;
-            call.stream.settle();
+            call.stream.make_current();
             // SAFETY: as in `one`; the calls are made when the group ends, before the locks are given back.
             see(call.function(), unsafe { call.make(handle) });
         }
@@ -242,7 +242,7 @@ pub(crate) fn connect(
         let room = stream.make_room(LAUNCH, operation, inner.timeout(), || inner.refusal(operation));
         room.or_else(|error| inner.refusal(operation).map(drop).ok_or(error))?;
     }
-    entry::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;
+    begin_call::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;
     let result = grouped("ncclGroupEnd", || {
         parts.iter().try_for_each(|(inner, stream, peers)| {
             let handle = members[place(inner.id, members)].handle;
@@ -268,7 +268,7 @@ pub(crate) fn connect(
 unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) -> (&'static str, sys::ncclResult_t) {
     let nothing = ptr::NonNull::<u64>::dangling().as_ptr().cast();
     let (bytes, peer) = (sys::ncclDataType_t::ncclInt8, peer as c_int);
-    stream.settle();
+    stream.make_current();
     // SAFETY: as the caller promises; the stream is live, and no elements are read or written.
     unsafe {
         match end {

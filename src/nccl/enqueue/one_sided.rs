@@ -88,7 +88,7 @@ impl What<'_> {
     /// `handle` is a live communicator during a visit; the memory of a put is ordered on the stream before, lies in a window, and the
     /// window is one of the communicator, in which the peer has so many bytes at the offset, until the put is done.
     unsafe fn make(&self, window: sys::ncclWindow_t, stream: &Stream, handle: sys::ncclComm_t) -> sys::ncclResult_t {
-        stream.settle();
+        stream.make_current();
         match self {
             Self::Put(peer, put) => {
                 let (element, count) = put.carried;
@@ -138,9 +138,9 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
     }
     let _call = SharedDeadline::begin();
     stream.make_room(what.cost(), operation, inner.timeout(), || inner.refusal(operation))?;
-    let (mut guard, handle) = inner.enter(operation)?;
+    let (mut guard, handle) = inner.begin_call(operation)?;
     if inner.graphs.are_alone() {
-        graph_usage::settle(inner, operation, None)?;
+        graph_usage::wait_for_launches(inner, operation, None)?;
     }
     let local = match what {
         What::Put(_, put) => Some(&put.local),

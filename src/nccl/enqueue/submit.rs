@@ -51,8 +51,8 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     captured::check(call)?;
     let _waits = SharedDeadline::begin();
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
-    let (mut guard, handle) = inner.enter(call.operation)?;
-    captured::settle(call)?;
+    let (mut guard, handle) = inner.begin_call(call.operation)?;
+    captured::wait_for_launches(call)?;
     let read = call.origins(&guard.works);
     if let Err(error) = launch::order(call) {
         drop(guard);
@@ -126,12 +126,12 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
     }
     let launched = {
-        let mut entered = LockedAll::new();
+        let mut locked = LockedAll::new();
         for inner in &inners {
-            inner.enter_with(&mut entered, operation)?;
+            inner.begin_call_with(&mut locked, operation)?;
         }
-        calls.iter().try_for_each(captured::settle)?;
-        let members = inners.iter().zip(entered.values());
+        calls.iter().try_for_each(captured::wait_for_launches)?;
+        let members = inners.iter().zip(locked.values());
         let mut members: SmallVec<[_; 4]> =
             members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
         restoring(|| {

@@ -68,13 +68,13 @@ impl Inner {
 
     #[inline]
     fn begin_visit_at(&self, operation: &'static str, now: u64) -> Result<()> {
-        if self.gate.enter(operation, now) { Ok(()) } else { Err(self.dead(operation)) }
+        if self.gate.begin_visit(operation, now) { Ok(()) } else { Err(self.dead(operation)) }
     }
 
     /// Ends a visit.
     #[inline]
     pub(crate) fn end_visit(&self) {
-        self.gate.leave();
+        self.gate.end_visit();
     }
 
     /// Promises visits to the thread that holds the lock, even if the rank is aborted before they

@@ -4,7 +4,7 @@
 //! A message needs the rank at its other end. Every other operation needs all ranks. An operation
 //! that is no longer recorded counts as one that needs all ranks.
 
-use super::left_ranks::settle;
+use super::left_ranks::check_idle;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::{KEPT, Record};
 use crate::nccl::validate::operation;
@@ -30,7 +30,7 @@ fn on_other_streams(inner: &Inner, rank: usize, done: u64) -> bool {
         return false;
     };
     // An operation may be done without a wait for it. Those on an idle stream are.
-    let busy = streams.into_iter().filter(|stream| !settle(stream).unwrap_or(true));
+    let busy = streams.into_iter().filter(|stream| !check_idle(stream).unwrap_or(true));
     let busy: Vec<_> = busy.map(|stream| stream.serial()).collect();
     let is_done = |record: &Record| {
         let seen = seen.iter().find(|(stream, _)| *stream == record.stream);
