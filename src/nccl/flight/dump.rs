@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::entries::{Seen, entries, records};
+use super::entries::{Seen, entries};
 use super::entry::Entry;
 use super::json::Object;
 use crate::clock;
@@ -58,7 +58,7 @@ impl Dump {
     /// That of `inner`, written because of `occasion`. Waits for no lock, and calls neither CUDA nor NCCL.
     pub(crate) fn of(inner: &Inner, occasion: String) -> Self {
         let (totals, seen) = (inner.issued.totals(), Seen::of(inner));
-        let (records, inside) = (records(inner), inner.visitor());
+        let (records, inside): (Vec<_>, _) = (inner.recent.all().collect(), inner.visitor());
         let waits = open(inner, &seen, &records);
         Self {
             key: key(&inner.local_ranks.lineage),
@@ -170,7 +170,9 @@ fn open(inner: &Inner, seen: &Seen, records: &[Record]) -> Option<String> {
 #[cfg(feature = "world")]
 pub(crate) fn waits(inner: &Inner) -> Option<String> {
     let compares = inner.issued.comparison().filter(|wait| wait.end.is_none());
-    compares.map(|wait| wait.what.to_string()).or_else(|| open(inner, &Seen::of(inner), &records(inner)))
+    compares
+        .map(|wait| wait.what.to_string())
+        .or_else(|| open(inner, &Seen::of(inner), &inner.recent.all().collect::<Vec<_>>()))
 }
 
 impl fmt::Display for Dump {

@@ -10,7 +10,7 @@ use super::explanation;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
-use crate::nccl::rank::recent::KEPT;
+use crate::nccl::rank::recent::kept;
 use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::presence::{self, Departure};
@@ -50,27 +50,20 @@ pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usiz
 #[cold]
 pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error> {
     let behind: Vec<_> = inner.validation.in_process()?.signatures.collectives().behind(inner.rank).collect();
-    departure_error(inner, operation, all(inner), |rank, _| behind.contains(&rank))
+    departure_error(inner, operation, kept(inner.recent.last()), |rank, _| behind.contains(&rank))
 }
 
 /// Returns the error if a rank has left, and so operation `last` of `inner`, or an earlier one on any
 /// stream, cannot complete.
 #[cold]
 pub(crate) fn on_device(inner: &Inner, last: u64) -> Option<Error> {
-    let first = (last + 1).saturating_sub(KEPT).max(1);
-    departure_error(inner, WAIT, first..=last, |_, _| true)
+    departure_error(inner, WAIT, kept(last), |_, _| true)
 }
 
 /// Why anything that `inner` has issued is in vain: a rank has closed its communicator, and not come to that.
 pub(crate) fn of_closed(inner: &Inner) -> Option<Error> {
     inner.validation.in_process().filter(|in_process| in_process.signatures.presence().any_closed())?;
-    departure_error(inner, WAIT, all(inner), |_, how| how == Departure::Closed)
-}
-
-/// The numbers of all operations that are kept.
-fn all(inner: &Inner) -> RangeInclusive<u64> {
-    let last = inner.recent.last();
-    (last + 1).saturating_sub(KEPT).max(1)..=last
+    departure_error(inner, WAIT, kept(inner.recent.last()), |_, how| how == Departure::Closed)
 }
 
 /// The first operation of `inner` among these that a rank has not come to which has left, as an error of `operation`.
@@ -101,10 +94,8 @@ fn departure_error(
 
 /// Whether others have not come to what `inner` has issued.
 pub(crate) fn is_missed(inner: &Inner) -> bool {
-    let misses = |in_process| {
-        let records = all(inner).filter_map(|number| inner.recent.get(number));
-        records.into_iter().any(|record| !explanation::missing(in_process, inner.rank, &record).is_empty())
-    };
+    let misses =
+        |in_process| inner.recent.all().any(|record| !explanation::missing(in_process, inner.rank, &record).is_empty());
     inner.validation.in_process().is_some_and(misses)
 }
 

@@ -20,8 +20,7 @@ pub(crate) fn on_device(inner: &Inner, rank: usize, done: u64, last: u64) -> boo
 /// Whether it needs `rank` for an operation up to number `done` on another stream. NCCL does the
 /// operations of a communicator in their order, whatever their streams.
 fn on_other_streams(inner: &Inner, rank: usize, done: u64) -> bool {
-    let oldest = (inner.recent.last() + 1).saturating_sub(KEPT).max(1);
-    let records = (oldest..=done).filter_map(|number| inner.recent.get(number));
+    let records = inner.recent.all().take_while(|record| record.number <= done);
     let needed: Vec<_> = records.filter(|record| needs(record, rank)).collect();
     if needed.is_empty() {
         return false;
