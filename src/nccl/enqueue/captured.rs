@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::graph_usage;
-use crate::clock;
 use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
@@ -247,10 +246,9 @@ impl Part {
 
     pub(super) fn record(&self, number: u64, agreed: u64, stream: &Stream) -> Record {
         let signature = Signature::launch(&self.collectives);
-        let (head, count, visit) = (signature.head(), signature.count(), self.inner.next_visit());
-        let (when, stream) = (clock::tick(), stream.serial());
+        let record = self.inner.record(number, (signature.head(), signature.count()), OPERATION, stream.serial());
         // One with messages alone is no collective.
         let sequence = if self.collectives.count > 0 { self.inner.issued.next(None, self.inner.size) } else { 0 };
-        Record { number, head, count, agreed, sequence, operation: OPERATION, when, stream, visit, joined: false }
+        Record { agreed, sequence, ..record }
     }
 }

@@ -5,13 +5,11 @@ use std::ptr;
 
 use super::graph_usage;
 use super::in_group;
-use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
 use crate::nccl::lifecycle::failed_call;
-use crate::nccl::rank::recent::{NOWHERE, Record};
 use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::{check, data_type};
 use crate::nccl::validate::element_type::Type;
@@ -169,19 +167,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
     if let What::Put(_, put) = what {
         put.local.alloc.order(Access::Read, stream)?;
     }
-    let (head, count) = what.head();
-    inner.recent.keep(Record {
-        number: guard.works.next(),
-        head,
-        count,
-        agreed: NOWHERE,
-        sequence: 0,
-        operation,
-        when: clock::tick(),
-        stream: stream.serial(),
-        visit: inner.next_visit(),
-        joined: false,
-    });
+    inner.recent.keep(inner.record(guard.works.next(), what.head(), operation, stream.serial()));
     // SAFETY: the handle is live during a visit. What is put was just ordered, and the window was looked up under the lock. The part of the
     // peer was told when the window was made, and is not taken away before this put is done: this rank comes to such a point only then.
     let result = inner.inside(operation, || unsafe { what.make(window, stream, handle) })?;
