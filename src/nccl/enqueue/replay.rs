@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::captured::{Captured, OPERATION, Part};
+use super::captured::Captured;
+use super::graph_usage;
 use super::in_group::outside_of_groups;
+use super::part::Part;
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
@@ -19,7 +21,7 @@ use crate::nccl::rank::graphs::drop_after;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::failure::Failure;
-use crate::nccl::validate::launch::replay::before_replay;
+use crate::nccl::validate::launch::replay::{OPERATION, before_replay};
 use crate::nccl::wait::begin_call;
 use crate::shared_deadline::SharedDeadline;
 
@@ -35,7 +37,9 @@ impl Party for Captured {
                 part.inner.begin_call_with(&mut locked, OPERATION)?;
                 part.is_as_it_was()?;
             }
-            self.order(&mut locked, stream)?;
+            for (part, guard) in parts.iter().zip(locked.values()).filter(|(part, _)| part.inner.graphs.are_alone()) {
+                graph_usage::order_launch(&part.inner, guard, OPERATION, stream)?;
+            }
             match before_replay(&parts.iter().map(Part::replay).collect::<SmallVec<[_; 4]>>()) {
                 Err(Failure::Retryable(error)) => {
                     drop(locked);

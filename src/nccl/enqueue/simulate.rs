@@ -8,8 +8,9 @@ use smallvec::SmallVec;
 
 use super::connect;
 use super::group_parts;
-use super::launch::{self, Member, in_one_order, place};
+use super::members::{Member, in_one_order, place};
 use super::submit;
+use super::{launch, link};
 use crate::cuda::restoring;
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
@@ -53,7 +54,7 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
                     launch::write_down(calls, &members);
                     // As where a group goes in parts: messages of others are connected ahead, for which there is no room here.
                     let (besides, promised) = connect::meet(calls, &inners, operation, true, &mut |parts| {
-                        launch::connect(parts, &mut members, operation)
+                        link::connect(parts, &mut members, operation)
                     })?;
                     submit::connect_ahead(calls, &mut members, &besides)?;
                     promised

@@ -21,9 +21,8 @@ use super::connect::{Besides, Promised};
 use super::group_parts;
 use super::group_parts::Parts;
 use super::in_group::outside_of_groups;
-use super::launch;
-use super::launch::Member;
-use super::{launch_cost, self_messages};
+use super::members::Member;
+use super::{launch, launch_cost, link, self_messages};
 use crate::cuda::{LAUNCH, Origins, restoring};
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
@@ -139,7 +138,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
                 Connects::Ranks => {
                     launch::write_down(calls, &members);
                     connect::meet(calls, &inners, operation, parts.is_some(), &mut |parts| {
-                        launch::connect(parts, &mut members, operation)
+                        link::connect(parts, &mut members, operation)
                     })?
                 }
                 Connects::Nothing => (Besides::new(), Promised::default()),
@@ -216,7 +215,7 @@ pub(super) fn connect_ahead<'a>(calls: &[Call<'a>], members: &mut [Member<'_, 'a
         // Waits for no room before: the other ranks are in this call already.
         let (inner, ..) = together[0];
         let operation = calls.iter().find(|call| call.comm.id == inner.id).map_or("group", |call| call.operation);
-        launch::connect(together, members, operation)?;
+        link::connect(together, members, operation)?;
     }
     Ok(())
 }
@@ -228,7 +227,7 @@ fn launch_first(call: &Call<'_>, read: Option<&Origins>, guarded: &mut Guarded, 
     let mut members = [Member { inner, guarded, handle }];
     launch::write_down(calls, &members);
     let (besides, _promised) = connect::meet(calls, &[inner], call.operation, false, &mut |parts| {
-        launch::connect(parts, &mut members, call.operation)
+        link::connect(parts, &mut members, call.operation)
     })?;
     let [Member { guarded, .. }] = members;
     if call.stream.records() {
