@@ -153,7 +153,7 @@ pub(crate) use order::busy::Busy;
 #[cfg(feature = "nccl")]
 pub(crate) use order::busy::{are_busy, may_be_busy};
 #[cfg(feature = "nvshmem")]
-pub(crate) use order::busy::{give_up_on, waited_in_vain};
+pub(crate) use order::busy::{give_up_on, last_timeout};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[cfg_attr(not(nccl_ge_2_29_7), allow(unused_imports))]
 pub(crate) use order::captures::Quiet;

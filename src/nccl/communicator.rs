@@ -247,7 +247,7 @@ impl Communicator {
     /// # }
     /// ```
     pub fn as_raw(&self) -> Option<sys::ncclComm_t> {
-        let (_guard, handle) = self.inner.enter("as_raw").ok()?;
+        let (_guard, handle) = self.inner.begin_call("as_raw").ok()?;
         Some(handle)
     }
 

@@ -241,7 +241,7 @@ fn ask(
     number: u64,
     call: impl FnOnce(sys::ncclWindow_t, *mut *mut c_void) -> sys::ncclResult_t,
 ) -> Result<*mut c_void> {
-    let (_guard, _handle) = inner.enter(operation)?;
+    let (_guard, _handle) = inner.begin_call(operation)?;
     let Some(window) = inner.windows.window(number) else {
         return Err(Error::argument(operation, "target", "a window of this communicator", "one that has gone"));
     };

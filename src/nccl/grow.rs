@@ -295,18 +295,19 @@ fn agree(operation: &'static str, gathered: &[Vec<u8>]) -> Result<bool> {
             return Err(Error::Exchange { operation, key: format!("rank {rank}"), reason });
         };
         let expected = match *first.get_or_insert(comes) {
-            Comes::Joins => "grow_over, as rank 0 invites the others".to_owned(),
+            Comes::Joins => None,
             grows @ Comes::Grows { size, is_checked } => {
                 checked = is_checked;
-                if (rank as u64) < size { grows.describe() } else { Comes::Joins.describe() }
+                Some(if (rank as u64) < size { grows } else { Comes::Joins })
             }
         };
-        if expected != comes.describe() {
+        if expected != Some(comes) {
+            let invites = || "grow_over, as rank 0 invites the others".to_owned();
             return Err(Error::Disagreement {
                 operation,
                 rank,
                 peer: usize::from(rank == 0),
-                expected,
+                expected: expected.map_or_else(invites, Comes::describe),
                 got: comes.describe(),
                 departed: false,
                 in_part: false,

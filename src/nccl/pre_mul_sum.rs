@@ -129,7 +129,7 @@ impl<'a, T: Reduce> PreMulSum<'a, T> {
     ) -> Result<Self> {
         const FUNCTION: &str = "ncclRedOpCreatePreMulSum";
         outside_of_host_functions(operation)?;
-        let (_guard, handle) = inner.enter(operation)?;
+        let (_guard, handle) = inner.begin_call(operation)?;
         let mut raw = sys::ncclRedOp_t(0);
         let result = inner.inside(operation, || {
             destroy_dropped(inner, handle);
@@ -221,7 +221,7 @@ impl Drop for Op {
         // Where another thread is inside, the next one destroys it. After an abort the communicator has taken its operations
         // with it, as it does when it is closed.
         if !cuda::is_off_limits()
-            && let Some((_guard, handle)) = self.inner.try_enter()
+            && let Some((_guard, handle)) = self.inner.try_begin_call()
         {
             let _ = self.inner.inside("ncclRedOpDestroy", || destroy_dropped(&self.inner, handle));
         }

@@ -37,7 +37,7 @@ impl Inner {
         if !version::running_nccl().is_ok_and(|version| version >= FIRST) {
             return Ok(None);
         }
-        let (_guard, handle) = self.enter(operation)?;
+        let (_guard, handle) = self.begin_call(operation)?;
         // SAFETY: integers, of which zero is a value.
         let mut found: sys::gpucommNcclProperties_t = unsafe { std::mem::zeroed() };
         let result = self.inside(operation, || {

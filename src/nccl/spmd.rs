@@ -7,9 +7,9 @@ use std::thread;
 use super::clique::Clique;
 use super::communicator::Communicator;
 use super::end::abort_members;
-use super::lifecycle::in_vain;
 use super::lifecycle::root_cause::{Failure, What, blame};
 use super::lifecycle::scope::Scope;
+use super::lifecycle::timeouts;
 use super::rank::helper;
 use super::raw::outside::outside_of_host_functions;
 use super::validate::presence::Run;
@@ -236,7 +236,7 @@ impl<'c> Spmd<'c> {
     fn fail(&self, communicator: &Communicator, failure: Failure) {
         let reason = failure.text().to_owned();
         // The program's own error, or a panic, does not say how long the rank has waited.
-        let waited = failure.waited().max(in_vain::may_have_waited(communicator.inner()));
+        let waited = failure.waited().max(timeouts::may_have_waited(communicator.inner()));
         let is_first = {
             let mut failures = self.failures.lock();
             failures.push(failure);

@@ -177,7 +177,7 @@ impl Window<'_> {
         const OPERATION: &str = "Window::user_ptr";
         crate::version::needs(OPERATION, crate::Version::new(2, 29, 2))?;
         let inner = &self.entry.inner;
-        let (Ok(number), Ok((_guard, handle))) = (self.number(), inner.enter(OPERATION)) else { return Ok(None) };
+        let (Ok(number), Ok((_guard, handle))) = (self.number(), inner.begin_call(OPERATION)) else { return Ok(None) };
         let Some(window) = inner.windows.window(number) else { return Ok(None) };
         let mut address = std::ptr::null_mut();
         let result = inner.inside(OPERATION, || {
@@ -189,7 +189,7 @@ impl Window<'_> {
 
     /// The `ncclWindow_t`; `None` where there is none, and once the communicator has ended. What is done with it is not tracked.
     pub fn as_raw(&self) -> Option<sys::ncclWindow_t> {
-        let (_guard, _handle) = self.entry.inner.enter("Window::as_raw").ok()?;
+        let (_guard, _handle) = self.entry.inner.begin_call("Window::as_raw").ok()?;
         self.entry.inner.windows.window(self.entry.made.number.ok()?)
     }
 

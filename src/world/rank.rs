@@ -8,7 +8,7 @@ use super::at::At;
 use super::completion::Completion;
 use super::core::{Core, Way};
 use super::counters::count;
-use super::failure_reason::{Reason, SUBMIT};
+use super::failure_reason::Reason;
 use super::health::Phase;
 use super::in_order::InOrder;
 use super::lane::{LONGEST, Lane};
@@ -324,16 +324,19 @@ impl Rank {
             },
             _ => (reason, error),
         };
-        let error = match error {
-            Error::InvalidUsage { reason: said, .. } if reason == Reason::Full => {
+        let error = match (reason, error) {
+            (Reason::Full, Error::InvalidUsage { reason: said, .. }) => {
                 Error::InvalidUsage { operation, reason: format!("rank {}: {said}", self.terms.rank) }
             }
-            Error::Gone { operation: SUBMIT, rank, how } => Error::Gone { operation, rank, how },
-            Error::InvalidUsage { operation: SUBMIT, reason } => Error::InvalidUsage { operation, reason },
-            Error::Aborted { reason: said, .. } if reason == Reason::Down => {
+            // Queues, and the core, do not know the request.
+            (Reason::Closed | Reason::Stale, Error::Gone { rank, how, .. }) => Error::Gone { operation, rank, how },
+            (Reason::Closed | Reason::Stale, Error::InvalidUsage { reason, .. }) => {
+                Error::InvalidUsage { operation, reason }
+            }
+            (Reason::Down, Error::Aborted { reason: said, .. }) => {
                 Error::Aborted { operation, reason: format!("{said}; the world is down until it is rebuilt") }
             }
-            error => error,
+            (_, error) => error,
         };
         (reason, error)
     }

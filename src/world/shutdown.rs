@@ -53,8 +53,8 @@ pub(super) fn shut_down_in_drop(core: &Core) {
     let (work, whole) = (time.for_work(), time.whole());
     let patience = || whole.remaining().clamp(LEAST, PATIENCE);
     let mut time = Some(time);
-    let in_vain = || time.take().into_iter().for_each(DropTime::was_in_vain);
-    let _ = finish(core, how, (&work, &whole), LEAST, patience, in_vain);
+    let record_timeout = || time.take().into_iter().for_each(DropTime::record_timeout);
+    let _ = finish(core, how, (&work, &whole), LEAST, patience, record_timeout);
     time.into_iter().for_each(DropTime::went_on);
 }
 
@@ -64,14 +64,14 @@ const THREADS: Duration = LOOK.saturating_mul(2);
 /// Ends it: what was submitted has time until the first deadline, and all has until the second, but
 /// `least` to be closed.
 /// If it does not end by itself, `patience` says how long what the abort has stopped may take, and
-/// `in_vain` is called after that.
+/// `record_timeout` is called after that.
 fn finish(
     core: &Core,
     how: Shutdown,
     (work, whole): (&Deadline, &Deadline),
     least: Duration,
     patience: impl FnOnce() -> Duration,
-    in_vain: impl FnOnce(),
+    record_timeout: impl FnOnce(),
 ) -> Result<()> {
     // Before it waits for the turn: a rebuild that is under way ends then.
     if !core.health_state.closed() {
@@ -95,7 +95,7 @@ fn finish(
     core.settle();
     if let Err(cause) = &done {
         core.end(&generation, cause, patience());
-        in_vain();
+        record_timeout();
     } else {
         core.tell_others(&Note::Left(generation.issued())).wait(TELL.min(whole.remaining().max(least)));
     }

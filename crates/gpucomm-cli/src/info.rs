@@ -9,10 +9,11 @@ mod text;
 
 use std::fmt::Display;
 
-use gpucomm::{Backend, backend};
+use gpucomm::{Backend, Error, backend};
 use serde_json::{Value, json};
 
 use crate::failure::Result;
+use crate::gpus;
 use crate::libraries::{self, Library, cuda};
 use crate::options::InfoArgs;
 use crate::output;
@@ -27,7 +28,8 @@ pub fn run(options: &InfoArgs) -> Result<()> {
         Ok(ranks) => ranks.map(|(_, ranks)| ranks),
         Err(failure) => Some(failure.one_line().into()),
     };
-    let devices = devices::describe();
+    let gpus = gpus::all();
+    let no_gpu = if let Err(Error::NoDevice { reason, .. }) = &gpus { Some(reason) } else { None };
     let info = json!({
         "program": concat!("gpucomm ", env!("CARGO_PKG_VERSION")),
         "backend": match backend() {
@@ -40,7 +42,8 @@ pub fn run(options: &InfoArgs) -> Result<()> {
             code => cuda(code),
         })),
         "ranks": ranks,
-        "devices": devices,
+        "devices": devices::describe(&gpus),
+        "no_gpu": no_gpu,
         "capabilities": capabilities::describe(),
         "known_bugs": bugs::describe(),
         "probe": options.probe.then(probe::run),

@@ -85,9 +85,9 @@ impl Busy {
 
 /// For how long somebody has waited for a stream of `device` in vain, at most, which has not moved since. Does not wait.
 #[cfg(feature = "nvshmem")]
-pub(crate) fn waited_in_vain(device: Device) -> Duration {
+pub(crate) fn last_timeout(device: Device) -> Duration {
     let streams = stream::all_kept().into_iter().filter(|stream| stream.device() == device && is_busy(stream));
-    streams.filter_map(|stream| stream.given_up()).map(|error| error.waited()).max().unwrap_or_default()
+    streams.map(|stream| stream.last_timeout()).max().unwrap_or_default()
 }
 
 /// A wait for work of `device`, on whatever stream, has ended with `error`. Counts only if that is late.

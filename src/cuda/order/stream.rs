@@ -79,7 +79,9 @@ struct GivenUp {
     mark: Option<Mark>,
     /// Where the stream stood.
     position: u64,
-    error: Error,
+    waited: Duration,
+    /// Says what hangs. `None` if whoever waited does not know.
+    error: Option<Error>,
 }
 
 /// How long CUDA has a stream.
@@ -268,7 +270,7 @@ impl Stream {
     /// that fails, so does the call.
     #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     #[inline]
-    pub(crate) fn settle(&self) {
+    pub(crate) fn make_current(&self) {
         if self.queue().is_legacy() {
             std::mem::forget(self.queue().hold_device("cudaSetDevice"));
         }
@@ -380,10 +382,15 @@ impl Stream {
     /// wait that was late.
     #[cold]
     pub(crate) fn give_up(&self, mark: Option<&Mark>, error: &Error) {
-        let is_longer = || self.given_up().is_none_or(|known| known.waited() < error.waited());
-        if matches!(error, Error::Timeout { .. }) && is_longer() {
-            let (mark, position, error) = (mark.cloned(), self.in_flight().position(), error.clone());
-            *self.inner.given_up.lock() = Some(GivenUp { mark, position, error });
+        if let Error::Timeout { timeout, .. } = error {
+            self.note_given_up(mark, *timeout, Some(error));
+        }
+    }
+
+    fn note_given_up(&self, mark: Option<&Mark>, waited: Duration, error: Option<&Error>) {
+        if self.last_timeout() < waited {
+            let (mark, position, error) = (mark.cloned(), self.in_flight().position(), error.cloned());
+            *self.inner.given_up.lock() = Some(GivenUp { mark, position, waited, error });
         }
     }
 
@@ -391,22 +398,41 @@ impl Stream {
     /// that enqueues may wait for a lock of the driver.
     #[cold]
     pub(crate) fn give_up_all(&self, error: &Error) {
-        if matches!(error, Error::Timeout { .. }) && !self.is_drained().unwrap_or(true) {
-            let unreached = self.in_flight().newest().filter(|mark| matches!(mark.reached(), Ok(false)));
-            self.give_up(unreached.as_ref(), error);
+        if let Error::Timeout { timeout, .. } = error {
+            self.give_up_all_after(*timeout, Some(error));
         }
     }
 
-    /// The error of a wait that was not over in time, if the stream has still not come to where that wait would have ended.
+    /// The same of a wait that took so long. `error` says what hangs, if that is known.
+    #[cold]
+    pub(crate) fn give_up_all_after(&self, waited: Duration, error: Option<&Error>) {
+        if !self.is_drained().unwrap_or(true) {
+            let unreached = self.in_flight().newest().filter(|mark| matches!(mark.reached(), Ok(false)));
+            self.note_given_up(unreached.as_ref(), waited, error);
+        }
+    }
+
+    /// The last wait that was not over in time, if the stream has still not come to where that wait would have ended.
     /// `None` if there is no mark and later work was enqueued: that work hides whether the stream has come there.
-    pub(crate) fn given_up(&self) -> Option<Error> {
-        let GivenUp { mark, position, error } = self.inner.given_up.lock().clone()?;
-        let is_past = match mark {
+    fn last_given_up(&self) -> Option<GivenUp> {
+        let given_up = self.inner.given_up.lock().clone()?;
+        let is_past = match &given_up.mark {
             Some(mark) => mark.reached(),
-            None if self.in_flight().position() != position => Ok(true),
+            None if self.in_flight().position() != given_up.position => Ok(true),
             None => self.is_drained(),
         };
-        (!is_past.unwrap_or(true)).then_some(error)
+        (!is_past.unwrap_or(true)).then_some(given_up)
+    }
+
+    /// The error of that wait, if it says what hangs.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn given_up(&self) -> Option<Error> {
+        self.last_given_up()?.error
+    }
+
+    /// How long that wait took; zero if there is none.
+    pub(crate) fn last_timeout(&self) -> Duration {
+        self.last_given_up().map_or(Duration::ZERO, |given_up| given_up.waited)
     }
 
     /// The length of the longest late wait for it, unless what that waited for is known to be done. Does not call CUDA, so that work
@@ -415,7 +441,7 @@ impl Stream {
     pub(crate) fn may_be_given_up_after(&self) -> Duration {
         let known = self.inner.given_up.lock();
         let last = known.as_ref().filter(|known| !self.in_flight().has_seen(known.position));
-        last.map_or(Duration::ZERO, |known| known.error.waited())
+        last.map_or(Duration::ZERO, |known| known.waited)
     }
 
     /// A number that no other stream has, nor had.

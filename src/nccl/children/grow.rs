@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::regroup::{Bring, grown, regroup, shares_nothing};
-use super::split::settle;
+use super::split::wait_idle;
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::in_group;
 use crate::nccl::lifecycle::failed_call;
@@ -77,7 +77,7 @@ pub(crate) fn approach(operation: &'static str, members: &[&Arc<Inner>]) -> Resu
     in_group::outside_of_groups(operation)?;
     outside_of_host_functions(operation)?;
     version::needs(operation, FIRST)?;
-    settle(operation, members)
+    wait_idle(operation, members)
 }
 
 /// Wraps `ncclCommGetUniqueId`: invites `more` ranks, on behalf of all ranks.
@@ -90,7 +90,7 @@ pub(crate) fn invite(operation: &'static str, inner: &Arc<Inner>, more: usize) -
         let reason = "NCCL_COMM_ID is set, with which NCCL makes no other ids".to_owned();
         return Err(Error::InvalidUsage { operation, reason });
     }
-    let (guard, handle) = inner.enter(operation)?;
+    let (guard, handle) = inner.begin_call(operation)?;
     shares_nothing(operation, inner, &guard)?;
     let mut failed = false;
     let open = inner.local_ranks.growth.invite(operation, || {
@@ -124,7 +124,7 @@ pub(crate) fn ready(operation: &'static str, inner: &Arc<Inner>, more: usize) ->
     inner.refusal(operation).map_or(Ok(()), Err)?;
     size_of(operation, inner, more)?;
     inner.local_ranks.growth.refuse(operation)?;
-    shares_nothing(operation, inner, &inner.enter(operation)?.0)
+    shares_nothing(operation, inner, &inner.begin_call(operation)?.0)
 }
 
 /// Makes a communicator of all ranks of that of `members`, which one thread drives, and of `more`
@@ -140,7 +140,7 @@ pub(crate) fn grow(
     for inner in members {
         inner.refusal(operation).map_or(Ok(()), Err)?;
         let size = size_of(operation, inner, more)? as c_int;
-        shares_nothing(operation, inner, &inner.enter(operation)?.0)?;
+        shares_nothing(operation, inner, &inner.begin_call(operation)?.0)?;
         let own = inner.local_ranks.growth.get().filter(|open| open.rank == inner.rank);
         if let Some(open) = own.filter(|open| open.more != more) {
             return Err(Error::argument(operation, "more", format_args!("{}, as were invited", open.more), more));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::child_config::ChildConfig;
-use super::split::{Ask, settle};
+use super::split::{Ask, wait_idle};
 #[cfg(nccl_ge_2_28_7)]
 use super::split::{asked_of_nccl, wanted};
 use super::{across_processes, failed};
@@ -32,8 +32,8 @@ use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::regroup::{self, Awaited, Plan, Step};
 use crate::nccl::validate::split::Choice;
+use crate::nccl::wait::begin_call::begin_calls_to_divide;
 use crate::nccl::wait::comparison::Comparison;
-use crate::nccl::wait::entry::enter_all_to_divide;
 use crate::nccl::wait::left_ranks;
 use crate::shared_deadline::SharedDeadline;
 
@@ -142,12 +142,12 @@ pub(super) fn regroup(
         members.iter().try_for_each(|inner| inner.local_ranks.growth.refuse(operation))?;
     }
     let active: Vec<_> = members.iter().copied().filter(|inner| inner.is_active()).collect();
-    settle(operation, &active)?;
+    wait_idle(operation, &active)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let made = restoring(|| -> Result<_, Failure> {
-        let mut entered = enter_all_to_divide(&refs, operation).map_err(Failure::late)?;
+        let mut locked = begin_calls_to_divide(&refs, operation).map_err(Failure::late)?;
         if grows {
-            refs.iter().zip(&entered).try_for_each(|(inner, guard)| shares_nothing(operation, inner, guard))?;
+            refs.iter().zip(&locked).try_for_each(|(inner, guard)| shares_nothing(operation, inner, guard))?;
         }
         let places: Vec<_> = brings.iter().map(|bring| bring.place.clone()).collect();
         let (promised, parties) = meet(operation, &refs, plan, &places)?;
@@ -158,7 +158,7 @@ pub(super) fn regroup(
             members.iter().try_for_each(|inner| is_invited(operation, inner, *more))?;
             members.iter().for_each(|inner| inner.local_ranks.growth.begin());
         }
-        let parts = members.iter().zip(&mut entered).zip(helpers).zip(brings.into_iter().zip(parties));
+        let parts = members.iter().zip(&mut locked).zip(helpers).zip(brings.into_iter().zip(parties));
         let parts = parts.map(|(((inner, guard), helper), (bring, party))| {
             let times = guard.regroup(plan);
             let child = bring.joins.then(|| place_of(operation, inner, (plan, times), bring.place.as_ref(), &party));

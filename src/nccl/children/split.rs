@@ -19,7 +19,7 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::validate::split::Choice;
-use crate::nccl::wait::entry::enter_all;
+use crate::nccl::wait::begin_call::begin_calls;
 use crate::nccl::wait::left_ranks;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
@@ -60,7 +60,7 @@ pub(crate) fn split(operation: &'static str, members: &[&Arc<Inner>], asks: &[As
     let asked = asked_of_nccl(operation, members, asks)?;
     // Everything that may fail here comes before the other ranks rely on this one.
     let helpers = members.iter().map(|inner| Helper::start(operation, inner.device)).collect::<Result<Vec<_>>>()?;
-    settle(operation, members)?;
+    wait_idle(operation, members)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let children = restoring(|| together(operation, members, &asked, helpers))
         .map_err(|error| failed(&refs, operation, true, error))??;
@@ -104,11 +104,11 @@ pub(super) fn wanted(mut children: Vec<Option<Arc<Inner>>>, asks: &[Ask]) -> Vec
 
 /// Waits for the work of `members`, and of communicators that share their resources: a split
 /// allocates on the device, and waits for it.
-pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
+pub(super) fn wait_idle(operation: &'static str, members: &[&Arc<Inner>]) -> Result<()> {
     for inner in members {
-        let mut streams = inner.enter(operation)?.0.streams.all().to_vec();
+        let mut streams = inner.begin_call(operation)?.0.streams.all().to_vec();
         for sharer in inner.sharers() {
-            match sharer.enter(operation) {
+            match sharer.begin_call(operation) {
                 Ok((guard, _)) => streams.extend(guard.streams.all().iter().cloned()),
                 Err(error) if sharer.is_active() => return Err(error),
                 // Its work is done.
@@ -120,7 +120,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
             || inner.look_around(0, inner.recent.last()),
             || {
                 while let Some(stream) = streams.last()
-                    && left_ranks::settle(stream)?
+                    && left_ranks::check_idle(stream)?
                 {
                     streams.pop();
                 }
@@ -131,7 +131,7 @@ pub(super) fn settle(operation: &'static str, members: &[&Arc<Inner>]) -> Result
             },
         )?;
         if done.is_none() {
-            let late = deadline.error(operation, left_ranks::unsettled(inner, &streams));
+            let late = deadline.error(operation, left_ranks::why_busy(inner, &streams));
             streams.iter().for_each(|stream| stream.give_up_all(&late));
             return Err(late);
         }
@@ -148,10 +148,10 @@ fn together(
     helpers: Vec<Helper>,
 ) -> Result<Result<Vec<Option<Arc<Inner>>>>> {
     let inners: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let mut entered = enter_all(&inners, operation)?;
+    let mut locked = begin_calls(&inners, operation)?;
     let signature = Signature::split();
     let mut entries = Vec::with_capacity(members.len());
-    for ((inner, (guard, _)), ask) in members.iter().zip(&mut entered).zip(asks) {
+    for ((inner, (guard, _)), ask) in members.iter().zip(&mut locked).zip(asks) {
         guard.splits += 1;
         inner.validation.show_split(inner.rank, guard.splits, ask.choice());
         entries.push(point::come(inner, guard, operation, &signature)?);
@@ -162,14 +162,14 @@ fn together(
         // Ranks that do not compare meet in NCCL.
         _ => Promised::default(),
     };
-    for (inner, (guard, _)) in members.iter().zip(&entered) {
+    for (inner, (guard, _)) in members.iter().zip(&locked) {
         if let Some(verdict) = inner.validation.splits().and_then(|splits| splits.dispute(guard.splits)) {
             return Err(inner.validation.decide(operation, verdict));
         }
     }
     let mut parts = Vec::with_capacity(members.len());
     for (((inner, (guard, _)), (ask, helper)), entry) in
-        members.iter().zip(&entered).zip(asks.iter().zip(helpers)).zip(entries)
+        members.iter().zip(&locked).zip(asks.iter().zip(helpers)).zip(entries)
     {
         // For ranks that do not compare. Besides, the visit may have another number.
         point::write_down(inner, guard, operation, &signature, entry);

@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, SyncSender};
 
 use super::failed;
 use super::regroup::{is_told, meet};
-use super::split::settle;
+use super::split::wait_idle;
 use crate::cuda::{self, Device, Quiet, restoring};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::in_group;
@@ -32,7 +32,7 @@ use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::regroup::Plan;
 use crate::nccl::validate::signature::Signature;
-use crate::nccl::wait::entry::{begin_visits, enter_all, enter_all_to_resume};
+use crate::nccl::wait::begin_call::{begin_calls, begin_calls_to_resume, begin_visits};
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 use crate::version;
@@ -48,15 +48,15 @@ pub(crate) fn suspend(operation: &'static str, members: &[&Arc<Inner>], flags: c
     let devices = devices_of(members);
     Quiet::check(operation, &devices)?;
     let helper = helper_of(operation, members)?;
-    settle(operation, members)?;
+    wait_idle(operation, members)?;
     // Captures that are under way end before the other ranks rely on this one.
     drop(quiet(operation, members, &devices)?);
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut approaching = retire::approach(members, operation)?;
     let suspended = restoring(|| {
-        let mut entered = enter_all(&refs, operation)?;
+        let mut locked = begin_calls(&refs, operation)?;
         let signature = |_| Signature::suspend(flags.unsigned_abs());
-        let (_, _promised) = retire::meet(&mut approaching, &mut entered, operation, signature)?;
+        let (_, _promised) = retire::meet(&mut approaching, &mut locked, operation, signature)?;
         let _quiet = quiet(operation, members, &devices)?;
         make(operation, members, &helper, Ask::Suspend(flags))?;
         // Before the locks are given back.
@@ -77,7 +77,7 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
     outside_of_host_functions(operation)?;
     let helper = helper_of(operation, members)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let entered = enter_all_to_resume(&refs, operation)?;
+    let locked = begin_calls_to_resume(&refs, operation)?;
     let resumed = restoring(|| {
         let (_promised, _) =
             meet(operation, &refs, &Plan::Resume, &vec![None; refs.len()]).map_err(Failure::into_error)?;
@@ -93,7 +93,7 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
     resumed.map_err(|error| match error {
         // Nothing has begun, or the communicator has ended.
         Error::Timeout { .. } if !is_told(members) => {
-            drop(entered);
+            drop(locked);
             Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
             error
         }

@@ -1,73 +1,16 @@
-//! Operations that are captured into graphs.
+//! Captures operations into graphs.
 //!
 //! What is captured is agreed on like any other operation, marked as such; so a rank that captures and one that does not are told apart
 //! at once. Nothing is noted of it: that comes with each [launch](super::replay).
 
-use std::convert::Infallible;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::graph_usage;
-use crate::clock;
+use super::part::Part;
 use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::calls::call::Call;
-use crate::nccl::lifecycle::reclaim::Registered;
-use crate::nccl::rank::gate::LockedAll;
-use crate::nccl::rank::guarded::Guarded;
-use crate::nccl::rank::held::Held;
-use crate::nccl::rank::inner::Inner;
-use crate::nccl::rank::recent::Record;
-use crate::nccl::rank::traced::Traced;
-use crate::nccl::validate::history::Exchange;
-pub(super) use crate::nccl::validate::launch::replay::OPERATION;
-use crate::nccl::validate::launch::replay::Replay;
-use crate::nccl::validate::pair::End;
-use crate::nccl::validate::signature::Numbers;
-use crate::nccl::validate::signature::Signature;
-
-/// What one communicator has in a graph.
-pub(super) struct Part {
-    pub(super) inner: Arc<Inner>,
-    collectives: Numbers,
-    /// The kinds of those among them that NCCL makes messages of.
-    exchanges: Vec<Exchange>,
-    /// The messages to or from each peer.
-    pairs: Vec<(usize, End, Numbers)>,
-    /// The windows, and registrations, that its calls use.
-    windows: Vec<u64>,
-    /// The removals at which all of them were there.
-    removals: AtomicU64,
-    /// The memory that NCCL may have registered for the graph.
-    registered: Registered,
-    /// Where the last operation was captured.
-    last: Option<Stream>,
-    /// The same for dumps.
-    held: Arc<Held>,
-}
-
-impl Part {
-    /// The rank has launched it, as operation `number` of the communicator.
-    pub(super) fn count(&self, number: u64) {
-        let (inner, messages) = (&self.inner, self.pairs.iter().map(|(peer, end, _)| Some((*end, *peer))));
-        let collectives = (self.collectives.count > 0).then_some(None);
-        collectives.into_iter().chain(messages).for_each(|message| inner.issued.count(message, inner.size));
-        inner.issued.give(number);
-        self.held.launched(number);
-    }
-
-    /// What the ranks compare of a launch.
-    pub(super) fn replay(&self) -> Replay<'_> {
-        let Self { inner, exchanges, pairs, .. } = self;
-        Replay { inner, signature: self.launch(), exchanges, pairs }
-    }
-
-    /// What ranks compare of a launch; `None` where they compare its messages alone.
-    pub(super) fn launch(&self) -> Option<Signature> {
-        (self.collectives.count > 0).then(|| Signature::launch(&self.collectives))
-    }
-}
 
 /// The communicators of a graph.
 #[derive(Default)]
@@ -106,8 +49,12 @@ fn check_part(call: &Call<'_>) -> Result<()> {
 
 /// Checks the same again under the lock, and waits for launches of dropped graphs, for which NCCL does not wait.
 #[inline]
-pub(super) fn settle(call: &Call<'_>) -> Result<()> {
-    if call.comm.graphs.are_alone() { graph_usage::settle(call.comm, call.operation, is_part(call)) } else { Ok(()) }
+pub(super) fn wait_for_launches(call: &Call<'_>) -> Result<()> {
+    if call.comm.graphs.are_alone() {
+        graph_usage::wait_for_launches(call.comm, call.operation, is_part(call))
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether the capture that `call` is to become part of has operations of its communicator; `None` where there is no capture.
@@ -146,38 +93,10 @@ impl Captured {
         let mut open = self.open();
         let at = open.iter().position(|part| part.inner.id == inner.id).unwrap_or_else(|| {
             inner.graphs.begin(graph_usage::is_one(&inner));
-            let removals = AtomicU64::new(inner.windows.removals());
-            let (exchanges, pairs, windows) = (Vec::new(), Vec::new(), Vec::new());
-            let (registered, last) = (Registered::of(Arc::clone(&inner)), None);
-            let (collectives, held) = (Numbers::NONE, inner.issued.begin_graph());
-            open.push(Part { inner, collectives, exchanges, pairs, windows, removals, registered, last, held });
+            open.push(Part::new(inner));
             open.len() - 1
         });
-        let (part, number) = (&mut open[at], call.agreed.get());
-        part.last = Some(call.stream.clone());
-        part.held.add(call.head, call.count as u64);
-        let Ok(()) = call.uses(|region, _| {
-            let window = call.comm.windows.of(region);
-            if window != 0 && !part.windows.contains(&window) {
-                part.windows.push(window);
-            }
-            Ok::<_, Infallible>(())
-        });
-        call.registered().for_each(|region| part.registered.add(region.alloc));
-        let exchange = call.kind.exchange().filter(|kind| !part.exchanges.contains(kind));
-        part.exchanges.extend(exchange);
-        let numbers = match call.kind.message() {
-            None => &mut part.collectives,
-            Some((end, peer)) => {
-                let known = part.pairs.iter().position(|(known, of, _)| (*known, *of) == (peer, end));
-                let at = known.unwrap_or_else(|| {
-                    part.pairs.push((peer, end, Numbers::NONE));
-                    part.pairs.len() - 1
-                });
-                &mut part.pairs[at].2
-            }
-        };
-        numbers.add(number);
+        open[at].add(call);
     }
 
     /// The capture is over, of which `graph` came.
@@ -200,12 +119,7 @@ impl Captured {
         part.last.clone().filter(|last| last != call.stream)
     }
 
-    /// Before a launch on `stream`, for who has the locks of all parts, and before the ranks agree on it.
-    pub(super) fn order(&self, entered: &mut LockedAll<'_, Guarded>, stream: &Stream) -> Result<()> {
-        let alone = self.parts().iter().zip(entered.values()).filter(|(part, _)| part.inner.graphs.are_alone());
-        alone.into_iter().try_for_each(|(part, guard)| graph_usage::order_launch(&part.inner, guard, OPERATION, stream))
-    }
-
+    #[inline]
     pub(super) fn parts(&self) -> &[Part] {
         self.parts.get().map_or(&[], |parts| parts)
     }
@@ -215,38 +129,5 @@ impl Drop for Captured {
     fn drop(&mut self) {
         // Of a capture of which no graph came.
         self.open().iter().for_each(|part| part.inner.graphs.finish());
-    }
-}
-
-impl Part {
-    /// Fails where the graph was captured with windows, or registered memory, some of which is gone.
-    pub(super) fn is_as_it_was(&self) -> Result<()> {
-        let (windows, removals) = (&self.inner.windows, self.inner.windows.removals());
-        if self.removals.load(Ordering::Relaxed) == removals || self.windows.iter().all(|window| windows.knows(*window))
-        {
-            self.removals.store(removals, Ordering::Relaxed);
-            return Ok(());
-        }
-        let reason = format!(
-            "a window or registration of rank {} that the graph uses was dropped, and taken away from NCCL since: capture it anew",
-            self.inner.rank
-        );
-        Err(Error::InvalidUsage { operation: OPERATION, reason })
-    }
-
-    /// A launch on `stream`.
-    pub(super) fn traced(&self, stream: &Stream) -> Traced {
-        let signature = Signature::launch(&self.collectives);
-        let (head, count, stream) = (signature.head(), signature.count(), stream.serial());
-        Traced { operation: OPERATION, head, count, stream, captured: false }
-    }
-
-    pub(super) fn record(&self, number: u64, agreed: u64, stream: &Stream) -> Record {
-        let signature = Signature::launch(&self.collectives);
-        let (head, count, visit) = (signature.head(), signature.count(), self.inner.next_visit());
-        let (when, stream) = (clock::tick(), stream.serial());
-        // One with messages alone is no collective.
-        let sequence = if self.collectives.count > 0 { self.inner.issued.next(None, self.inner.size) } else { 0 };
-        Record { number, head, count, agreed, sequence, operation: OPERATION, when, stream, visit, joined: false }
     }
 }

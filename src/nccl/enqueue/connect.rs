@@ -230,11 +230,11 @@ fn wait<'a>(
             }
             let is_captured = |first: &First<'_>| first.stream.is_some_and(Stream::is_captured);
             let captures = |inner| firsts.iter().any(|first| ptr::eq(first.inner, inner) && is_captured(first));
-            let in_vain = |inner: &Inner| match captures(inner) {
+            let departed = |inner: &Inner| match captures(inner) {
                 true => left_ranks::at_capture(inner, operation),
                 false => left_ranks::at_meeting(inner, operation),
             };
-            patience.wait(operation, members, in_vain, first.inner, || first.absent())
+            patience.wait(operation, members, departed, first.inner, || first.absent())
         };
         if let Err(error) = done {
             let _quiet = quiet();

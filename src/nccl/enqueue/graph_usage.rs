@@ -14,7 +14,7 @@ use crate::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
-use crate::nccl::validate::launch::of_clique::in_vain;
+use crate::nccl::validate::launch::of_clique::far_behind;
 use crate::shared_deadline::SharedDeadline;
 
 /// How much of a communicator is captured, as it was made.
@@ -66,12 +66,12 @@ const SHARED: &str =
 /// Does what [`check`] does, under the lock. Then waits for launches of dropped graphs, for which NCCL does not wait. The ranks have not
 /// agreed on anything yet. An abort ends this wait.
 #[cold]
-pub(crate) fn settle(inner: &Inner, operation: &'static str, captures: Option<bool>) -> Result<()> {
+pub(crate) fn wait_for_launches(inner: &Inner, operation: &'static str, captures: Option<bool>) -> Result<()> {
     check(inner, operation, captures)?;
     let deadline = SharedDeadline::within(inner.timeout());
-    let in_vain = in_vain(operation);
+    let departed = far_behind(operation);
     let done = deadline.until(|| {
-        if let Some(error) = inner.refusal(operation).or_else(|| in_vain(inner)) {
+        if let Some(error) = inner.refusal(operation).or_else(|| departed(inner)) {
             return Err(error);
         }
         Ok(inner.graphs.have_left()?.then_some(()))

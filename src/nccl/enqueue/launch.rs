@@ -1,7 +1,6 @@
-//! Making calls that were agreed on: the order of memory, the C call, and the record of both.
+//! Makes calls that were agreed on.
 
 use std::convert::Infallible;
-use std::ffi::c_int;
 use std::{ptr, slice};
 
 use smallvec::SmallVec;
@@ -9,20 +8,18 @@ use smallvec::SmallVec;
 use super::captured;
 use super::connect::Besides;
 use super::launch_cost::Costs;
+use super::link::link_besides;
+use super::members::{Member, have_one_lineage, in_one_order, place};
 use super::read_origins::Reads;
 use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Turns, Waits};
 use crate::error::Result;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::guarded::Guarded;
-use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::Record;
 use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::check;
-use crate::nccl::raw::group::grouped;
-use crate::nccl::validate::meeting::Peers;
-use crate::nccl::validate::pair::End;
-use crate::nccl::wait::entry;
+use crate::nccl::wait::begin_call;
 use crate::sys;
 
 /// Makes one call, whose memory was ordered. `read` are the operations that have made the data it reads.
@@ -145,13 +142,6 @@ fn write_down(calls: &[Call<'_>], members: &[Member<'_, '_>]) {
     }
 }
 
-/// A communicator that takes part in a group, and whose lock is held.
-pub(crate) struct Member<'g, 'a> {
-    pub(crate) inner: &'a Inner,
-    pub(crate) guarded: &'g mut Guarded,
-    pub(crate) handle: sys::ncclComm_t,
-}
-
 /// Makes calls as one group of NCCL, and what is to be connected besides.
 pub(crate) fn group(
     all: &[Call<'_>],
@@ -168,7 +158,7 @@ pub(crate) fn group(
         captured::put_in_order(all)?;
     }
     write_down(all, members);
-    entry::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
+    begin_call::begin_visits(members.iter().map(|member| member.inner), first.operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check::check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
@@ -184,7 +174,7 @@ pub(crate) fn group(
         }
         let mut make = |call: &Call<'_>| {
             let handle = members[place(call.comm.id, members)].handle;
-            call.stream.settle();
+            call.stream.make_current();
             // SAFETY: as in `enter`; the calls are made when the group ends, before the locks are given back.
             see(call.function(), unsafe { call.make(handle) });
         };
@@ -229,108 +219,6 @@ pub(crate) fn group(
         members.iter().filter(took_part).for_each(|member| member.inner.graphs.count_group());
     }
     result
-}
-
-/// Connects ranks within a group, in front of all other messages, as the other ends do.
-#[cold]
-fn link_besides(
-    calls: &[Call<'_>],
-    members: &[Member<'_, '_>],
-    besides: &Besides,
-    see: &mut impl FnMut(&'static str, sys::ncclResult_t),
-) {
-    let mut besides: SmallVec<[_; 1]> = besides.iter().collect();
-    in_one_order(&mut besides, members, |(id, _)| *id);
-    for (id, peers) in besides {
-        let stream = calls.iter().find(|call| call.comm.id == *id && call.count > 0).map(|call| call.stream);
-        for ((peer, end), stream) in peers.iter().zip(stream.into_iter().cycle()) {
-            // SAFETY: the handle is live during a visit; the peer makes the other end.
-            let (function, code) = unsafe { link(peer, end, stream, members[place(*id, members)].handle) };
-            see(function, code);
-        }
-    }
-}
-
-/// Whether the communicators have one lineage, so that their calls may be made in any order.
-#[inline]
-fn have_one_lineage(members: &[Member<'_, '_>]) -> bool {
-    members.windows(2).all(|pair| pair[0].inner.local_ranks.lineage == pair[1].inner.local_ranks.lineage)
-}
-
-/// Sorts by communicator, in the order of their lineages, which all ranks share. NCCL connects and launches the communicators of a group
-/// in the order in which they come first there. If ranks had different orders, they would wait for each other.
-#[inline]
-pub(super) fn in_one_order<T>(what: &mut [T], members: &[Member<'_, '_>], id: impl Fn(&T) -> u64) {
-    let lineage = |one: &T| &members[place(id(one), members)].inner.local_ranks.lineage;
-    if members.len() > 1 && !what.is_sorted_by(|one, other| lineage(one) <= lineage(other)) {
-        what.sort_by(|one, other| lineage(one).cmp(lineage(other)));
-    }
-}
-
-/// Where a communicator stands among the members, of which it is one.
-#[inline]
-pub(super) fn place(communicator: u64, members: &[Member<'_, '_>]) -> usize {
-    let others = members.iter().enumerate().skip(1);
-    others.filter(|(_, member)| member.inner.id == communicator).map(|(at, _)| at).next().unwrap_or(0)
-}
-
-/// Connects ranks by a call for that alone, which the other ends make as well.
-#[cold]
-pub(crate) fn connect(
-    parts: &[(&Inner, &Stream, Peers)],
-    members: &mut [Member<'_, '_>],
-    operation: &'static str,
-) -> Result<()> {
-    let mut beside: SmallVec<[Stream; 1]> = SmallVec::new();
-    for (_, stream, _) in parts.iter().filter(|(_, stream, _)| stream.records()) {
-        // It is no part of the graph.
-        beside.push(Stream::new(stream.device())?);
-    }
-    let mut beside = beside.iter();
-    let parts: SmallVec<[(&Inner, &Stream, &Peers); 4]> = parts
-        .iter()
-        .map(|(inner, stream, peers)| (*inner, beside.next().filter(|_| stream.records()).unwrap_or(stream), peers))
-        .collect();
-    for (inner, stream, _) in &parts {
-        // Waits under the lock: an abort ends this wait, and takes the lock then. If the communicator has ended, the call is made
-        // nevertheless, because the other ranks wait in it, and a stream has some room left.
-        let room = stream.make_room(LAUNCH, operation, || inner.timeout(), || inner.refusal(operation));
-        room.or_else(|error| inner.refusal(operation).map(drop).ok_or(error))?;
-    }
-    entry::begin_visits(parts.iter().map(|(inner, ..)| *inner), operation)?;
-    let result = grouped("ncclGroupEnd", || {
-        parts.iter().try_for_each(|(inner, stream, peers)| {
-            let handle = members[place(inner.id, members)].handle;
-            peers.iter().try_for_each(|(peer, end)| {
-                // SAFETY: the handle is live during a visit, and the peer makes the other end.
-                let (function, code) = unsafe { link(peer, end, stream, handle) };
-                check::check(function, code)
-            })
-        })
-    });
-    for (inner, stream, _) in &parts {
-        inner.end_visit();
-        stream.count(LAUNCH);
-        members[place(inner.id, members)].guarded.streams.remember(stream);
-    }
-    result
-}
-
-/// Makes one end of a message without elements, for which NCCL connects two ranks. Returns the C function and its result.
-///
-/// # Safety
-/// `handle` is a live communicator, during a visit; the peer makes the other end.
-unsafe fn link(peer: usize, end: End, stream: &Stream, handle: sys::ncclComm_t) -> (&'static str, sys::ncclResult_t) {
-    let nothing = ptr::NonNull::<u64>::dangling().as_ptr().cast();
-    let (bytes, peer) = (sys::ncclDataType_t::ncclInt8, peer as c_int);
-    stream.settle();
-    // SAFETY: as the caller promises; the stream is live, and no elements are read or written.
-    unsafe {
-        match end {
-            End::Sender => ("ncclSend", sys::ncclSend(nothing, 0, bytes, peer, handle, stream.raw())),
-            End::Receiver => ("ncclRecv", sys::ncclRecv(nothing, 0, bytes, peer, handle, stream.raw())),
-        }
-    }
 }
 
 /// The turns of calls that are launched together.

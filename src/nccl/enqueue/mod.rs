@@ -9,8 +9,11 @@ pub(crate) mod group_parts;
 pub(crate) mod in_group;
 pub(crate) mod launch;
 pub(crate) mod launch_cost;
+mod link;
+mod members;
 #[cfg(nccl_ge_2_29)]
 pub(crate) mod one_sided;
+mod part;
 pub(crate) mod point;
 pub(crate) mod read_origins;
 mod replay;

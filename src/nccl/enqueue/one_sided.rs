@@ -5,13 +5,11 @@ use std::ptr;
 
 use super::graph_usage;
 use super::in_group;
-use crate::clock;
 use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
 use crate::nccl::lifecycle::failed_call;
-use crate::nccl::rank::recent::{NOWHERE, Record};
 use crate::nccl::rank::traced::Traced;
 use crate::nccl::raw::{check, data_type};
 use crate::nccl::validate::element_type::Type;
@@ -88,7 +86,7 @@ impl What<'_> {
     /// `handle` is a live communicator during a visit; the memory of a put is ordered on the stream before, lies in a window, and the
     /// window is one of the communicator, in which the peer has so many bytes at the offset, until the put is done.
     unsafe fn make(&self, window: sys::ncclWindow_t, stream: &Stream, handle: sys::ncclComm_t) -> sys::ncclResult_t {
-        stream.settle();
+        stream.make_current();
         match self {
             Self::Put(peer, put) => {
                 let (element, count) = put.carried;
@@ -138,9 +136,9 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
     }
     let _call = SharedDeadline::begin();
     stream.make_room(what.cost(), operation, || inner.timeout(), || inner.refusal(operation))?;
-    let (mut guard, handle) = inner.enter(operation)?;
+    let (mut guard, handle) = inner.begin_call(operation)?;
     if inner.graphs.are_alone() {
-        graph_usage::settle(inner, operation, None)?;
+        graph_usage::wait_for_launches(inner, operation, None)?;
     }
     let local = match what {
         What::Put(_, put) => Some(&put.local),
@@ -169,19 +167,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
     if let What::Put(_, put) = what {
         put.local.alloc.order(Access::Read, stream)?;
     }
-    let (head, count) = what.head();
-    inner.recent.keep(Record {
-        number: guard.works.next(),
-        head,
-        count,
-        agreed: NOWHERE,
-        sequence: 0,
-        operation,
-        when: clock::tick(),
-        stream: stream.serial(),
-        visit: inner.next_visit(),
-        joined: false,
-    });
+    inner.recent.keep(inner.record(guard.works.next(), what.head(), operation, stream.serial()));
     // SAFETY: the handle is live during a visit. What is put was just ordered, and the window was looked up under the lock. The part of the
     // peer was told when the window was made, and is not taken away before this put is done: this rank comes to such a point only then.
     let result = inner.inside(operation, || unsafe { what.make(window, stream, handle) })?;

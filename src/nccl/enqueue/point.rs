@@ -1,7 +1,6 @@
 //! Points in the sequence of collectives that are no operation on a device: there the ranks do something together, and compare it as they
 //! compare operations.
 
-use crate::clock;
 use crate::error::Result;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
@@ -10,7 +9,7 @@ use crate::nccl::rank::traced::Traced;
 use crate::nccl::validate::signature::Signature;
 use crate::nccl::validate::validator::Validator;
 
-/// Enters a point of `inner`, whose lock the caller holds, and compares it with the other ranks. Returns its number in the sequence of
+/// Comes to a point of `inner`, whose lock the caller holds, and compares it with the other ranks. Returns its number in the sequence of
 /// collectives, or `None` if nothing is compared.
 ///
 /// # Errors
@@ -41,18 +40,7 @@ pub(crate) fn write_down(
     signature: &Signature,
     entry: Option<u64>,
 ) {
-    inner.recent.keep(Record {
-        // The next operation gets it, too: no work is waited for by this number.
-        number: guard.works.next(),
-        head: signature.head(),
-        count: signature.count(),
-        agreed: entry.unwrap_or(NOWHERE),
-        // It is numbered where it is kept among points.
-        sequence: 0,
-        operation,
-        when: clock::tick(),
-        stream: 0,
-        visit: inner.next_visit(),
-        joined: false,
-    });
+    // The next operation gets the number, too: no work is waited for by it. In the sequence it is numbered where it is kept among points.
+    let record = inner.record(guard.works.next(), (signature.head(), signature.count()), operation, 0);
+    inner.recent.keep(Record { agreed: entry.unwrap_or(NOWHERE), ..record });
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::captured::{Captured, OPERATION, Part};
+use super::captured::Captured;
+use super::graph_usage;
 use super::in_group::outside_of_groups;
+use super::part::Part;
 use crate::cuda::{Launch, Mortal, Party, Stream};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
@@ -19,8 +21,8 @@ use crate::nccl::rank::graphs::drop_after;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::validate::failure::Failure;
-use crate::nccl::validate::launch::replay::before_replay;
-use crate::nccl::wait::entry;
+use crate::nccl::validate::launch::replay::{OPERATION, before_replay};
+use crate::nccl::wait::begin_call;
 use crate::shared_deadline::SharedDeadline;
 
 impl Party for Captured {
@@ -30,20 +32,22 @@ impl Party for Captured {
         let _call = SharedDeadline::begin();
         stream.make_room(launch.cost(), OPERATION, || self.timeout(), || self.refusal())?;
         let launched = {
-            let mut entered = LockedAll::new();
+            let mut locked = LockedAll::new();
             for part in parts {
-                part.inner.enter_with(&mut entered, OPERATION)?;
+                part.inner.begin_call_with(&mut locked, OPERATION)?;
                 part.is_as_it_was()?;
             }
-            self.order(&mut entered, stream)?;
+            for (part, guard) in parts.iter().zip(locked.values()).filter(|(part, _)| part.inner.graphs.are_alone()) {
+                graph_usage::order_launch(&part.inner, guard, OPERATION, stream)?;
+            }
             match before_replay(&parts.iter().map(Part::replay).collect::<SmallVec<[_; 4]>>()) {
                 Err(Failure::Retryable(error)) => {
-                    drop(entered);
+                    drop(locked);
                     Trouble::of(parts.iter().map(|part| (&*part.inner, &error))).write();
                     return Err(error);
                 }
                 Err(Failure::Fatal(error)) => Err(error),
-                Ok(agreed) => replay(parts, &mut entered, &agreed, stream, launch),
+                Ok(agreed) => replay(parts, &mut locked, &agreed, stream, launch),
             }
         };
         // The locks have been given back.
@@ -81,22 +85,22 @@ impl Party for Captured {
 /// Makes a launch that was agreed on.
 fn replay(
     parts: &[Part],
-    entered: &mut LockedAll<'_, Guarded>,
+    locked: &mut LockedAll<'_, Guarded>,
     agreed: &[u64],
     stream: &Stream,
     launch: &mut dyn Launch,
 ) -> Result<()> {
     let members = || parts.iter().map(|part| &*part.inner);
-    for ((part, guard), agreed) in parts.iter().zip(entered.values()).zip(agreed) {
+    for ((part, guard), agreed) in parts.iter().zip(locked.values()).zip(agreed) {
         part.inner.recent.keep(part.record(guard.works.next(), *agreed, stream));
     }
-    let own = entered.values().next().filter(|_| parts.len() == 1).and_then(|guard| guard.works.of(stream));
+    let own = locked.values().next().filter(|_| parts.len() == 1).and_then(|guard| guard.works.of(stream));
     // Not within a visit: who stays in one for long is taken to hang inside NCCL, and woken.
     launch.begin(own)?;
-    entry::begin_visits(members(), OPERATION)?;
+    begin_call::begin_visits(members(), OPERATION)?;
     let done = launch.enqueue();
     members().for_each(Inner::end_visit);
-    for (part, guard) in parts.iter().zip(entered.values()) {
+    for (part, guard) in parts.iter().zip(locked.values()) {
         let inner = &part.inner;
         // An abort has to know them.
         guard.streams.remember(stream);

@@ -8,8 +8,9 @@ use smallvec::SmallVec;
 
 use super::connect;
 use super::group_parts;
-use super::launch::{self, Member, in_one_order, place};
+use super::members::{Member, in_one_order, place};
 use super::submit;
+use super::{launch, link};
 use crate::cuda::restoring;
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
@@ -22,7 +23,7 @@ use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::connects::Connects;
 use crate::nccl::validate::launch::group::before_group;
 use crate::nccl::validate::operation;
-use crate::nccl::wait::entry;
+use crate::nccl::wait::begin_call;
 use crate::sys;
 use crate::version::{Version, running_nccl};
 
@@ -40,11 +41,11 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
     check_all(operation, calls, &inners)?;
     calls.iter().try_for_each(|call| call.stream.ready(call.operation))?;
     let estimated = {
-        let mut entered = LockedAll::new();
+        let mut locked = LockedAll::new();
         for inner in &inners {
-            inner.enter_with(&mut entered, operation)?;
+            inner.begin_call_with(&mut locked, operation)?;
         }
-        let members = inners.iter().zip(entered.values());
+        let members = inners.iter().zip(locked.values());
         let mut members: SmallVec<[_; 4]> =
             members.map(|(inner, guarded)| Member { inner, guarded, handle: inner.handle().raw() }).collect();
         restoring(|| {
@@ -53,7 +54,7 @@ pub(crate) fn simulate(operation: &'static str, calls: &mut [Call<'_>]) -> Resul
                     launch::write_down_early(calls, &members);
                     // As where a group goes in parts: messages of others are connected ahead, for which there is no room here.
                     let (besides, promised) = connect::meet(calls, &inners, operation, true, &mut |parts| {
-                        launch::connect(parts, &mut members, operation)
+                        link::connect(parts, &mut members, operation)
                     })?;
                     submit::connect_ahead(calls, &mut members, &besides)?;
                     promised
@@ -117,12 +118,12 @@ fn estimate(operation: &'static str, calls: &[Call<'_>], members: &[Member<'_, '
         info.assume_init()
     };
     let nothing = info.estimatedTime;
-    entry::begin_visits(members.iter().map(|member| member.inner), operation)?;
+    begin_call::begin_visits(members.iter().map(|member| member.inner), operation)?;
     // SAFETY: ended below, whatever happens in between: nothing there panics or returns.
     let mut result = check("ncclGroupStart", unsafe { sys::ncclGroupStart() });
     if result.is_ok() {
         for call in ordered {
-            call.stream.settle();
+            call.stream.make_current();
             // SAFETY: the handle is live during a visit. Nothing is launched, so no memory is read or written; it lives, and lies where
             // the ranks have agreed that it does.
             let code = unsafe { call.make(members[place(call.comm.id, members)].handle) };

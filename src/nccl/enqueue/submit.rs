@@ -21,9 +21,8 @@ use super::connect::{Besides, Promised};
 use super::group_parts;
 use super::group_parts::Parts;
 use super::in_group::outside_of_groups;
-use super::launch;
-use super::launch::Member;
-use super::{launch_cost, self_messages};
+use super::members::Member;
+use super::{launch, launch_cost, link, self_messages};
 use crate::cuda::{LAUNCH, Origins, restoring};
 use crate::error::{Error, Result};
 use crate::nccl::calls::call::Call;
@@ -59,8 +58,8 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     captured::check(call)?;
     let _waits = SharedDeadline::begin();
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
-    let (mut guard, handle) = inner.enter(call.operation)?;
-    captured::settle(call)?;
+    let (mut guard, handle) = inner.begin_call(call.operation)?;
+    captured::wait_for_launches(call)?;
     let read = call.origins(&guard.works);
     if let Err(error) = launch::order(call) {
         drop(guard);
@@ -131,13 +130,13 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
     }
     let launched = {
-        let mut entered = LockedAll::new();
+        let mut locked = LockedAll::new();
         for inner in &inners {
-            inner.enter_with(&mut entered, operation)?;
+            inner.begin_call_with(&mut locked, operation)?;
         }
-        calls.iter().try_for_each(captured::settle)?;
+        calls.iter().try_for_each(captured::wait_for_launches)?;
         let mut members: SmallVec<[_; 4]> = SmallVec::new();
-        for (inner, guarded) in inners.iter().zip(entered.values()) {
+        for (inner, guarded) in inners.iter().zip(locked.values()) {
             members.push(Member { inner, guarded, handle: inner.handle().raw() });
         }
         restoring(|| {
@@ -145,7 +144,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
                 Connects::Ranks => {
                     launch::write_down_early(calls, &members);
                     connect::meet(calls, &inners, operation, parts.is_some(), &mut |parts| {
-                        launch::connect(parts, &mut members, operation)
+                        link::connect(parts, &mut members, operation)
                     })?
                 }
                 Connects::Nothing => (Besides::new(), Promised::default()),
@@ -227,7 +226,7 @@ pub(super) fn connect_ahead<'a>(calls: &[Call<'a>], members: &mut [Member<'_, 'a
         // Waits for no room before: the other ranks are in this call already.
         let (inner, ..) = together[0];
         let operation = calls.iter().find(|call| call.comm.id == inner.id).map_or("group", |call| call.operation);
-        launch::connect(together, members, operation)?;
+        link::connect(together, members, operation)?;
     }
     Ok(())
 }
@@ -239,7 +238,7 @@ fn launch_first(call: &Call<'_>, read: Option<&Origins>, guarded: &mut Guarded, 
     let mut members = [Member { inner, guarded, handle }];
     launch::write_down_early(calls, &members);
     let (besides, _promised) = connect::meet(calls, &[inner], call.operation, false, &mut |parts| {
-        launch::connect(parts, &mut members, call.operation)
+        link::connect(parts, &mut members, call.operation)
     })?;
     let [Member { guarded, .. }] = members;
     if call.stream.records() {

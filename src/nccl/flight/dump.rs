@@ -3,18 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::entries::{Seen, entries, records};
+use super::entries::{Seen, entries};
 use super::entry::Entry;
 use super::json::Object;
 use crate::clock;
 use crate::cuda::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exchange::digest;
 use crate::nccl::local_ranks::lineage::Lineage;
 use crate::nccl::rank::held::Graph;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::issued::Wait;
 use crate::nccl::rank::recent::Record;
+use crate::nccl::rank::state::{AbortedBy, State};
 use crate::nccl::validate::operation;
 use crate::nccl::wait::explanation;
 use crate::version;
@@ -32,9 +33,11 @@ pub struct Dump {
     size: usize,
     device: String,
     part: Option<String>,
-    state: String,
-    /// Its kind, and what it says.
-    cause: Option<(&'static str, String)>,
+    /// `None` while it starts.
+    state: Option<State>,
+    /// Why it has ended, and who has aborted it.
+    cause: Option<Error>,
+    aborted_by: Option<AbortedBy>,
     /// Why it was written.
     occasion: String,
     when: u64,
@@ -55,7 +58,7 @@ impl Dump {
     /// That of `inner`, written because of `occasion`. Waits for no lock, and calls neither CUDA nor NCCL.
     pub(crate) fn of(inner: &Inner, occasion: String) -> Self {
         let (totals, seen) = (inner.issued.totals(), Seen::of(inner));
-        let (records, inside) = (records(inner), inner.visitor());
+        let (records, inside): (Vec<_>, _) = (inner.recent.all().collect(), inner.visitor());
         let waits = open(inner, &seen, &records);
         Self {
             key: key(&inner.local_ranks.lineage),
@@ -63,8 +66,9 @@ impl Dump {
             size: inner.size,
             device: inner.device.to_string(),
             part: inner.local_ranks.part(),
-            state: format!("{:?}", inner.state()).to_lowercase(),
-            cause: inner.cause().map(|cause| (cause.variant(), cause.to_string())),
+            state: Some(inner.state()),
+            cause: inner.cause().cloned(),
+            aborted_by: inner.aborted_by(),
             occasion,
             when: clock::tick(),
             waits: waits.or_else(|| inside.map(|_| explanation::is_inside(inner))),
@@ -86,7 +90,6 @@ impl Dump {
             rank,
             size,
             device: device.to_string(),
-            state: "starting".to_owned(),
             waits: Some(waits.clone()),
             ..Self::empty(waits, clock::tick())
         }
@@ -100,8 +103,9 @@ impl Dump {
             size: 1,
             device: String::new(),
             part: None,
-            state: String::new(),
+            state: None,
             cause: None,
+            aborted_by: None,
             occasion,
             when,
             waits: None,
@@ -117,7 +121,7 @@ impl Dump {
 
     /// NCCL has let go of the rank.
     pub(super) fn end(&mut self) {
-        self.state = if self.state == "closing" { "closed" } else { "aborted" }.to_owned();
+        self.state = self.state.map(State::ended);
     }
 
     /// What NCCL's RAS service has answered since.
@@ -141,6 +145,16 @@ impl Dump {
     }
 }
 
+/// The name of a variant.
+fn name(variant: impl fmt::Debug) -> String {
+    format!("{variant:?}").to_lowercase()
+}
+
+/// The reason that somebody gave for an abort, if that is the cause.
+fn reason(cause: &Error) -> Option<&str> {
+    if let Error::Aborted { reason, .. } = cause { Some(reason) } else { None }
+}
+
 /// What all ranks know the communicator by, in whatever process they are.
 fn key(lineage: &Lineage) -> u64 {
     let all = digest(lineage.bytes());
@@ -156,7 +170,9 @@ fn open(inner: &Inner, seen: &Seen, records: &[Record]) -> Option<String> {
 #[cfg(feature = "world")]
 pub(crate) fn waits(inner: &Inner) -> Option<String> {
     let compares = inner.issued.comparison().filter(|wait| wait.end.is_none());
-    compares.map(|wait| wait.what.to_string()).or_else(|| open(inner, &Seen::of(inner), &records(inner)))
+    compares
+        .map(|wait| wait.what.to_string())
+        .or_else(|| open(inner, &Seen::of(inner), &inner.recent.all().collect::<Vec<_>>()))
 }
 
 impl fmt::Display for Dump {
@@ -179,9 +195,11 @@ impl fmt::Display for Dump {
             communicator.number("rank", self.rank as u64);
             communicator.number("size", self.size as u64);
             communicator.text("device", &self.device);
-            communicator.text("state", &self.state);
-            communicator.text_if("cause", self.cause.as_ref().map(|(_, cause)| cause));
-            communicator.text_if("cause_kind", self.cause.as_ref().map(|(kind, _)| kind));
+            communicator.text("state", self.state.map_or_else(|| "starting".to_owned(), name));
+            communicator.text_if("cause", self.cause.as_ref());
+            communicator.text_if("cause_kind", self.cause.as_ref().map(Error::variant));
+            communicator.text_if("cause_reason", self.cause.as_ref().and_then(reason));
+            communicator.text_if("aborted_by", self.aborted_by.map(name));
         });
         object.text_if("waits", self.waits.as_ref());
         object.text_if("inside", self.inside.map(|(operation, _)| operation));

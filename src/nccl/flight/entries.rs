@@ -3,7 +3,7 @@
 use super::entry::{Entry, Stage};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::issued::Point;
-use crate::nccl::rank::recent::{KEPT, Record};
+use crate::nccl::rank::recent::Record;
 use crate::nccl::rank::state::State;
 use crate::nccl::validate::operation;
 
@@ -41,13 +41,6 @@ impl Seen {
         let mut open = records.iter().filter(is_open).map(|record| record.number);
         open.next().map(|first| (first, open.next_back().unwrap_or(first)))
     }
-}
-
-/// What is kept, the oldest first.
-pub(super) fn records(inner: &Inner) -> Vec<Record> {
-    let last = inner.recent.last();
-    let numbers = (last + 1).saturating_sub(KEPT).max(1)..=last;
-    numbers.filter_map(|number| inner.recent.get(number)).collect()
 }
 
 /// Operations and points, the oldest first.

@@ -34,6 +34,7 @@ use crate::nccl::flight::ended;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::local_ranks::teardown::AfterAbort;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::state::AbortedBy;
 
 /// How long an end may take without a deadline of the caller's.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
@@ -82,7 +83,7 @@ pub(crate) fn abort_after(
     let ranks: Vec<_> = all.iter().map(|(inner, _)| Arc::clone(inner)).collect();
     // Before they end: afterwards their devices are not known.
     let is_held_up = quiesce::Others::of(&ranks).may_hold_up();
-    let first = mark_and_free(&all);
+    let first = mark_and_free(&all, AbortedBy::Call);
     let patience = if is_held_up { quiesce::at_most(held_up(&ranks), deadline) } else { *deadline };
     let again = (!waited.is_zero()).then(|| after_deadline(waited));
     let patience = again.map_or(patience, |again| quiesce::at_most(again, &patience));
@@ -110,7 +111,12 @@ fn held_up(ranks: &[Arc<Inner>]) -> Duration {
 /// Aborts as [`abort`] does, without waiting. Returns whether any of the ranks was alive. When this
 /// returns, no call on them is possible.
 pub(crate) fn start_abort(members: &[Arc<Inner>], cause: &Error) -> bool {
-    mark_and_free(&with_all_that_end(members, cause))
+    start_abort_by(AbortedBy::Call, members, cause)
+}
+
+/// Aborts as [`start_abort`] does, for somebody who knows less than a call.
+pub(super) fn start_abort_by(by: AbortedBy, members: &[Arc<Inner>], cause: &Error) -> bool {
+    mark_and_free(&with_all_that_end(members, cause), by)
 }
 
 /// Aborts `inner`, and the clique that it is in, without waiting.
@@ -134,7 +140,7 @@ pub(super) fn abort_closing(inner: &Arc<Inner>, cause: &Error) {
     add_to_teardown(inner);
     let mut others = Vec::new();
     add_all_that_end_with(inner, cause, &mut others);
-    mark_and_free(&others);
+    mark_and_free(&others, AbortedBy::Call);
     free_when_ready(inner);
 }
 
@@ -218,10 +224,10 @@ pub(super) fn lock_marking() -> MutexGuard<'static, ()> {
 
 /// Marks all of these ranks aborted, and has each that was alive free itself on its own thread.
 /// Returns whether there were any.
-fn mark_and_free(all: &[Ending]) -> bool {
+fn mark_and_free(all: &[Ending], by: AbortedBy) -> bool {
     let marked: Vec<_> = {
         let _alone = lock_marking();
-        all.iter().filter(|(inner, cause)| inner.mark_aborted(cause.clone())).collect()
+        all.iter().filter(|(inner, cause)| inner.mark_aborted(cause.clone(), by)).collect()
     };
     // Takes no time, and waits for nobody.
     marked.iter().for_each(|(inner, cause)| ended::record_abort(inner, cause));

@@ -14,7 +14,7 @@ use crate::nccl::lifecycle::last_device;
 fn aborted(clique: &Clique) -> Vec<&Arc<Inner>> {
     let all: Vec<_> = clique.ranks().iter().map(|comm| comm.inner()).collect();
     let cause = Error::Aborted { operation: "test", reason: "the test aborts".into() };
-    assert!(all.iter().all(|inner| inner.mark_aborted(cause.clone())));
+    assert!(all.iter().all(|inner| inner.mark_aborted(cause.clone(), AbortedBy::Call)));
     all.iter().for_each(|inner| add_to_teardown(inner));
     all
 }
@@ -34,7 +34,7 @@ fn is_revoked_beside_a_call(is_stuck: bool, lasts: Duration) -> bool {
     let _alone = last_device();
     let clique = clique(1);
     let inner = clique.rank(0).inner();
-    let (_locked, _) = inner.enter("test").unwrap();
+    let (_locked, _) = inner.begin_call("test").unwrap();
     inner.begin_visit("test").unwrap();
     if is_stuck {
         inner.set_stuck(inner.visit());
@@ -69,7 +69,7 @@ fn an_idle_rank_is_revoked_beside_a_slow_call() {
     let _alone = last_device();
     let clique = clique(2);
     let first = clique.rank(0).inner();
-    let (locked, _) = first.enter("test").unwrap();
+    let (locked, _) = first.begin_call("test").unwrap();
     first.begin_visit("test").unwrap();
     let all = aborted(&clique);
     thread::scope(|scope| {

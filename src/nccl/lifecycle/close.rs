@@ -14,7 +14,7 @@ use std::thread;
 
 use super::abort::{abort_closing, abort_revoked, add_to_teardown, free_when_ready, start_abort, wait_for_end};
 use super::release::{abort_one, end_graphs, let_go, remove_registered};
-use super::{health, in_vain, quiesce, reclaim};
+use super::{health, quiesce, reclaim, timeouts};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::validator::Validator;
-use crate::nccl::wait::entry::busy as busy_elsewhere;
+use crate::nccl::wait::begin_call::busy as busy_elsewhere;
 use crate::nccl::wait::left_ranks;
 use crate::sys;
 
@@ -43,7 +43,7 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
             None => groups.push(vec![Arc::clone(inner)]),
         }
     }
-    let wait = in_vain::Wait::begin();
+    let wait = timeouts::Wait::begin();
     let results: Vec<Result<()>> = thread::scope(|scope| {
         let run = |group: &Vec<Arc<Inner>>| close_group(group, deadline);
         // This thread closes the first, and those for which no thread can be started.
@@ -64,7 +64,7 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
     let closed: Vec<_> = closed.cloned().collect();
     let are_freed = wait_for_end(&closed, &quiesce::patience(&closed, deadline));
     if !are_freed || results.iter().any(is_late) {
-        wait.was_in_vain();
+        wait.record_timeout();
     }
     let group_of =
         |inner: &Arc<Inner>| groups.iter().position(|group| Arc::ptr_eq(&group[0].local_ranks, &inner.local_ranks));
@@ -74,10 +74,10 @@ pub(crate) fn close_each(members: &[Arc<Inner>], deadline: &Deadline) -> Vec<Res
 /// Closes `members`. If that fails, aborts them, and all ranks of this process with them, without
 /// waiting.
 pub(crate) fn close_or_abort(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
-    let wait = in_vain::Wait::begin();
+    let wait = timeouts::Wait::begin();
     let closed = close_group(members, deadline);
     if is_late(&closed) {
-        wait.was_in_vain();
+        wait.record_timeout();
     }
     closed
 }
@@ -89,7 +89,7 @@ fn is_late(closed: &Result<()>) -> bool {
 fn close_group(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
     members.iter().try_for_each(|inner| refuse_graphs(inner))?;
     let closed = close(members, deadline);
-    in_vain::note_close(members, &closed);
+    timeouts::note_close(members, &closed);
     if let Err(error) = &closed {
         // Other threads may have revoked some of them meanwhile: those end alone.
         let (revoked, members): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|inner| inner.is_revoked());
@@ -316,7 +316,7 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
     loop {
         for (inner, streams, has_left) in &mut busy {
             while let Some(stream) = streams.last()
-                && left_ranks::settle(stream).map_err(|error| error.met_by(CLOSE))?
+                && left_ranks::check_idle(stream).map_err(|error| error.met_by(CLOSE))?
             {
                 streams.pop();
             }
@@ -325,7 +325,7 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
                     .validation
                     .in_process()
                     .iter()
-                    .for_each(|in_process| in_process.signatures.presence().settle(inner.rank));
+                    .for_each(|in_process| in_process.signatures.presence().set_idle(inner.rank));
             }
             // A rank that waits for others may do so for ever, and they for it.
             let waits = || round >= SOME && left_ranks::is_missed(inner);
@@ -340,7 +340,7 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
             return Err(error);
         }
         if deadline.expired() {
-            return Err(deadline.error(CLOSE, left_ranks::unsettled(inner, streams)));
+            return Err(deadline.error(CLOSE, left_ranks::why_busy(inner, streams)));
         }
         backoff(round);
         round += 1;

@@ -1,18 +1,19 @@
 //! Drops communicators: closes them if their work ends soon, else aborts them.
 //!
 //! A drop waits for a bounded time, and several drops of one thread share it. What somebody has
-//! waited for [in vain](in_vain), a drop does not wait for again.
+//! waited for [in vain](timeouts), a drop does not wait for again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::abort::{GRACE, abort_revoked, after_deadline, start_abort, wait_for_end};
+use super::abort::{GRACE, abort_revoked, after_deadline, start_abort_by, wait_for_end};
 use super::close::close;
-use super::in_vain;
+use super::timeouts;
 use crate::cuda::{self, Stream, Worker};
 use crate::deadline::{Deadline, wait_until};
 use crate::error::Error;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::state::AbortedBy;
 
 /// How long a drop waits for work that was waited for in vain.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -29,7 +30,7 @@ const DROP: &str = "drop";
 /// The time of the drop of something that owns communicators, and waits for more than they do.
 #[cfg(feature = "world")]
 pub(crate) struct DropTime {
-    wait: in_vain::Wait,
+    wait: timeouts::Wait,
     whole: Deadline,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct DropTime {
 impl DropTime {
     /// A drop that begins now, of something with this timeout.
     pub(crate) fn begin(timeout: Duration) -> Self {
-        let wait = in_vain::Wait::begin();
+        let wait = timeouts::Wait::begin();
         let whole = Deadline::after(time_for(timeout, &wait));
         Self { wait, whole }
     }
@@ -53,8 +54,8 @@ impl DropTime {
     }
 
     /// The work has not ended: the next drops of this thread have less time.
-    pub(crate) fn was_in_vain(self) {
-        self.wait.was_in_vain();
+    pub(crate) fn record_timeout(self) {
+        self.wait.record_timeout();
     }
 
     /// The work has ended. What the thread has spent in vain before still counts.
@@ -64,7 +65,7 @@ impl DropTime {
 }
 
 /// How long a drop takes at most, of something with this timeout.
-fn time_for(timeout: Duration, wait: &in_vain::Wait) -> Duration {
+fn time_for(timeout: Duration, wait: &timeouts::Wait) -> Duration {
     GRACE.min(timeout).saturating_sub(wait.spent).max(AGAIN)
 }
 
@@ -83,54 +84,55 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
     let Some(timeout) = active.iter().map(|inner| inner.time_to_end()).min() else {
         return wait_until_left(members);
     };
-    let wait = in_vain::Wait::begin();
+    let wait = timeouts::Wait::begin();
     let whole = time_for(timeout, &wait);
     let for_end = ENDING.min(whole / 5);
     let for_work = whole - for_end;
-    let waits = if std::thread::panicking() { Vec::new() } else { in_vain::busy(&active) };
+    let waits = if std::thread::panicking() { Vec::new() } else { timeouts::busy(&active) };
     // The time for which the work was waited for before counts, too: where one stream does not move,
     // the ranks cannot be closed, whatever the others do.
-    let waited = waits.iter().map(in_vain::waited_for).max().unwrap_or_default();
+    let waited = waits.iter().map(Stream::last_timeout).max().unwrap_or_default();
     let deadline = Deadline::after(for_work.saturating_sub(waited).max(AGAIN));
     if !std::thread::panicking() && close(&active, &deadline).is_ok() {
         // NCCL may wait for ranks of other processes, and goes on with that by itself.
-        if active.iter().all(|inner| inner.has_ended()) { wait.went_on() } else { wait.was_in_vain() }
+        if active.iter().all(|inner| inner.has_ended()) { wait.went_on() } else { wait.record_timeout() }
     } else {
         // Other threads may have revoked some of them meanwhile: those end alone.
         let (revoked, active): (Vec<_>, Vec<_>) = active.into_iter().partition(|inner| inner.is_revoked());
         abort_revoked(&revoked, DROP);
         let is_late = deadline.expired();
-        let streams = if is_late { in_vain::busy(&active) } else { Vec::new() };
+        let streams = if is_late { timeouts::busy(&active) } else { Vec::new() };
         // A wait that has failed has said what hangs, if it was no shorter than this one.
-        let is_long = |error: &Error| {
-            let Error::Timeout { operation, timeout, .. } = error else { return false };
-            *operation != DROP && *timeout >= for_work
-        };
-        let reason = || Error::Aborted { operation: DROP, reason: why_dropped(&active) };
-        let given_up = streams.iter().filter_map(Stream::given_up).find(is_long);
-        let cause = given_up.unwrap_or_else(reason);
-        in_vain::give_up(&streams, &Deadline::after(for_work).error(DROP, why_dropped(&active)));
+        let given_up = streams.iter().filter_map(Stream::given_up).find(|error| error.waited() >= for_work);
+        let (by, reason) = why_dropped(&active);
+        let by = if given_up.is_some() { AbortedBy::Call } else { by };
+        let cause = given_up.unwrap_or(Error::Aborted { operation: DROP, reason });
+        streams.iter().for_each(|stream| stream.give_up_all_after(for_work, None));
         let end = if is_late { Deadline::after(for_end) } else { Deadline::since(wait.start, whole) };
         let cliques = Inner::cliques_of(&active);
-        if start_abort(&cliques, &cause) {
+        if start_abort_by(by, &cliques, &cause) {
             // NCCL frees nothing before the devices have done all their work, including that of
             // others.
             if !wait_for_end(&cliques, &end) {
                 cliques.iter().for_each(|inner| inner.limit_end(for_end));
             }
         }
-        if !streams.is_empty() || end.expired() { wait.was_in_vain() } else { wait.went_on() }
+        if !streams.is_empty() || end.expired() { wait.record_timeout() } else { wait.went_on() }
     }
 }
 
-/// Why `members` were not closed when they were dropped.
-fn why_dropped(members: &[Arc<Inner>]) -> String {
+/// Why `members` were not closed when they were dropped, and who knows.
+fn why_dropped(members: &[Arc<Inner>]) -> (AbortedBy, String) {
+    let dropped = match members {
+        [one] => format!("rank {} was dropped", one.rank),
+        _ => "its ranks were dropped".to_owned(),
+    };
     match (members, std::thread::panicking()) {
-        ([one, ..], false) if one.is_suspended() => format!("rank {} was dropped while it was suspended", one.rank),
-        ([one], true) => format!("rank {} was dropped by a thread that panics", one.rank),
-        ([one], false) => format!("rank {} was dropped with work in flight", one.rank),
-        (_, true) => "its ranks were dropped by a thread that panics".into(),
-        (_, false) => "its ranks were dropped with work in flight".into(),
+        ([one, ..], false) if one.is_suspended() => {
+            (AbortedBy::Call, format!("rank {} was dropped while it was suspended", one.rank))
+        }
+        (_, true) => (AbortedBy::Call, dropped + " by a thread that panics"),
+        (_, false) => (AbortedBy::Drop, dropped + " with work in flight"),
     }
 }
 
@@ -138,7 +140,7 @@ fn why_dropped(members: &[Arc<Inner>]) -> String {
 /// free next. NCCL has had time to stop them since they failed, so all drops together wait as long
 /// as one.
 fn wait_until_left(members: &[Arc<Inner>]) {
-    let wait = in_vain::Wait::begin();
+    let wait = timeouts::Wait::begin();
     let allowed = |inner: &Arc<Inner>| {
         // Where it has failed at a deadline, that was waited for.
         let waited = inner.cause().map_or(Duration::ZERO, Error::waited);
@@ -154,7 +156,7 @@ fn wait_until_left(members: &[Arc<Inner>]) {
     if failed.peek().is_none() {
         return;
     }
-    if failed.all(|inner| inner.has_left()) { wait.went_on() } else { wait.was_in_vain() }
+    if failed.all(|inner| inner.has_left()) { wait.went_on() } else { wait.record_timeout() }
 }
 
 #[cfg(all(test, gpucomm_emulator))]

@@ -16,11 +16,15 @@ fn a_short_timeout_stays_short() {
     clique.rank(0).set_timeout(Duration::from_millis(200));
     let inner = clique.rank(0).inner();
     let members = [Arc::clone(inner)];
-    let locked = inner.enter("test").unwrap();
+    let locked = inner.begin_call("test").unwrap();
     inner.begin_visit("test").unwrap();
     drop(locked);
     let begin = Instant::now();
-    assert!(start_abort(&members, &Error::Aborted { operation: "test", reason: "the test aborts".into() }));
+    assert!(start_abort_by(
+        AbortedBy::Call,
+        &members,
+        &Error::Aborted { operation: "test", reason: "the test aborts".into() }
+    ));
     drop_all(&members);
     let took = begin.elapsed();
     assert!(!inner.has_left(), "there was nothing to wait for");
@@ -43,7 +47,7 @@ fn a_long_timeout_makes_a_drop_no_longer() {
     clique.rank(0).all_reduce_scalar(1u32, ReduceOp::Sum, &stream).unwrap();
     stream.launch_host(move || _ = opened.recv()).unwrap();
     clique.rank(0).barrier(&stream).unwrap();
-    in_vain::Wait { start: Instant::now(), spent: GRACE - LEFT }.was_in_vain();
+    timeouts::Wait { start: Instant::now(), spent: GRACE - LEFT }.record_timeout();
     let begin = Instant::now();
     drop(clique);
     let took = begin.elapsed();
@@ -57,13 +61,13 @@ fn a_drop_that_ends_well_keeps_what_was_spent() {
     let (_alone, device) = last_device();
     let well = Clique::init_all(&[device]).unwrap();
     let spent = GRACE / 2;
-    in_vain::Wait { start: Instant::now(), spent }.was_in_vain();
+    timeouts::Wait { start: Instant::now(), spent }.record_timeout();
     drop(well);
     // Together longer than `AT_ONCE`: only the second wait keeps the time that was spent.
-    let wait = in_vain::Wait::begin();
+    let wait = timeouts::Wait::begin();
     std::thread::sleep(Duration::from_millis(150));
     wait.went_on();
-    assert!(in_vain::spent() >= spent);
+    assert!(timeouts::spent() >= spent);
     std::thread::sleep(Duration::from_millis(150));
-    assert_eq!(in_vain::spent(), Duration::ZERO, "another scope");
+    assert_eq!(timeouts::spent(), Duration::ZERO, "another scope");
 }

@@ -83,7 +83,7 @@ impl Worker for Inner {
     }
 
     fn look_around(&self, done: u64, last: u64) {
-        if let Some(error) = self.validation.in_vain(self, done, last) {
+        if let Some(error) = self.validation.departure_error(self, done, last) {
             abort_clique(self, &error);
         }
     }

@@ -7,7 +7,7 @@
 //! | end it, as a call has failed | [`failed_call`] |
 //! | end it, and all that end with it | [`abort`], which uses [`interrupt`], [`quiesce`] and [`release`] |
 //! | stop it, and make others of it | [`revoke`] |
-//! | end it in order | [`close`], [`drop`](mod@drop), which wait for nothing twice: [`in_vain`] |
+//! | end it in order | [`close`], [`drop`](mod@drop), which wait for nothing twice: [`timeouts`] |
 //! | hand it over from or to another library | [`handover`] |
 //! | free its memory | [`reclaim`] |
 //! | find out which failure came first | [`root_cause`], [`scope`] |
@@ -20,7 +20,6 @@ pub(crate) mod drop;
 pub(crate) mod failed_call;
 pub(crate) mod handover;
 pub(crate) mod health;
-pub(crate) mod in_vain;
 pub(crate) mod interrupt;
 pub(crate) mod peer_listener;
 pub(crate) mod quiesce;
@@ -34,6 +33,7 @@ pub(crate) mod start;
 pub(crate) mod start_child;
 pub(crate) mod start_over_exchange;
 mod start_watch;
+pub(crate) mod timeouts;
 pub(crate) mod watchdog;
 
 /// The last device, for one unit test at a time: what an abort does depends on other communicators

@@ -93,11 +93,9 @@ impl Failure {
 
     /// `rank` has panicked, on this thread.
     pub(crate) fn panicked(rank: usize, payload: Box<dyn Any + Send>) -> Self {
-        let said = payload.downcast_ref::<String>();
         // It has ended communicators while it unwound, or it unwraps the error for which it had ended
-        // some. Of an error that is unwrapped, the panic keeps nothing but the `Debug` form.
-        let is_it =
-            |begun: &Begun| begun.unwinds || said.is_some_and(|text| text.contains(&format!("{:?}", begun.why)));
+        // some.
+        let is_it = |begun: &Begun| begun.unwinds || unwraps(&*payload, &begun.why);
         let since = taken().filter(is_it).map_or_else(now, |begun| begun.since);
         let what = panicked::said(&*payload);
         let text = what.map_or_else(|| format!("rank {rank} panicked"), |what| format!("rank {rank} panicked: {what}"));
@@ -118,6 +116,12 @@ impl Failure {
     pub(crate) fn into_what(self) -> What {
         self.what
     }
+}
+
+/// Whether a panic with this payload unwraps `error`. Reads text, as there is nothing else:
+/// `Result::unwrap` and `expect` put only the `Debug` form of an error into the payload.
+fn unwraps(payload: &(dyn Any + Send), error: &Error) -> bool {
+    payload.downcast_ref::<String>().is_some_and(|text| text.contains(&format!("{error:?}")))
 }
 
 /// Whether `error` only says that another rank has ended a communicator, or has left, perhaps

@@ -32,7 +32,7 @@ use crate::nccl::raw::group::grouped;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::unique_id::UniqueId;
-use crate::nccl::wait::entry::begin_visits;
+use crate::nccl::wait::begin_call::begin_visits;
 use crate::nccl::wait::explanation;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;

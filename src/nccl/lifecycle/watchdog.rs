@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::abort::abort_clique;
+use super::abort::{abort_clique, start_abort_by};
 use super::{interrupt, reclaim};
 use crate::cuda::Worker;
 use crate::error::{Error, Result};
 use crate::lock::{Condvar, Mutex, MutexGuard};
 use crate::nccl::rank::helper;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
-use crate::nccl::rank::transitions::STAYS_INSIDE;
+use crate::nccl::rank::state::AbortedBy;
 use crate::nccl::wait::{explanation, left_ranks};
 
 /// How often it looks.
@@ -77,11 +77,11 @@ fn run() {
             }
             if inside && last.since.elapsed() >= inner.timeout() {
                 let cause = Error::Timeout {
-                    operation: STAYS_INSIDE,
+                    operation: "call",
                     timeout: inner.timeout(),
                     detail: explanation::stays_inside(&inner, visit) + &said(&inner) + explanation::advice(&inner),
                 };
-                abort_clique(&inner, &cause);
+                start_abort_by(AbortedBy::Watchdog, &inner.clique_ranks(), &cause);
             } else {
                 // Aborts a communicator that has an error.
                 let _ = inner.health();

@@ -31,7 +31,7 @@ use crate::nccl::validate::signature::Signature;
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::validate::validator::Validator;
 #[cfg(nccl_ge_2_27)]
-use crate::nccl::wait::entry::{Entered, enter_all};
+use crate::nccl::wait::begin_call::{LockedRanks, begin_calls};
 #[cfg(nccl_ge_2_27)]
 use crate::nccl::wait::patience::Patience;
 use crate::shared_deadline::SharedDeadline;
@@ -144,7 +144,7 @@ fn begin<T: Element>(
 /// Memory, zeroed, that is no window: the other ranks have no part in it.
 pub(crate) fn local<T: Element>(inner: &Arc<Inner>, stream: &Stream, len: usize) -> Result<Arc<Allocation>> {
     let size = begin::<T>(LOCAL, &[inner], &[stream], len)?;
-    drop(inner.enter(LOCAL)?);
+    drop(inner.begin_call(LOCAL)?);
     zeros::<T>(LOCAL, Memory::new(inner, size)?.into_allocation(LOCAL, None)?, stream, len)
 }
 
@@ -236,15 +236,15 @@ fn allocate_together(
 ) -> Result<Result<Allocated>> {
     let members: Vec<_> = approaching.iter().map(|member| member.inner).collect();
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-    let mut entered = enter_all(&refs, operation)?;
-    let (entries, _promised) = retire::meet(approaching, &mut entered, operation, |_| wanted.signature(size))?;
+    let mut locked = begin_calls(&refs, operation)?;
+    let (entries, _promised) = retire::meet(approaching, &mut locked, operation, |_| wanted.signature(size))?;
     let is_window = makes_windows(&members) && wanted.is_window(size.used);
     // From here on all ranks of a clique have issued what came before, so nothing on a device waits for this thread, and a call that
     // waits for the device comes back.
     let made = make(operation, &members, size, is_window);
     let is_short = matches!(made, Err(Error::OutOfMemory { .. }));
     // Ranks that compare tell each other, so that all have the memory, or none. Of others, those that make windows wait for this one.
-    let short = if made.is_ok() || is_short { vote(operation, &members, &mut entered, !is_short)? } else { None };
+    let short = if made.is_ok() || is_short { vote(operation, &members, &mut locked, !is_short)? } else { None };
     let memory = match (made, short) {
         (Ok(memory), None) => memory,
         (Ok(memory), Some(rank)) => {
@@ -267,7 +267,7 @@ fn allocate_together(
             over: None,
         };
         let pieces = memory.iter().zip(&entries).map(piece).collect();
-        publish::together(operation, &members, &entered, pieces, |_| Signature::register(size.used))?
+        publish::together(operation, &members, &locked, pieces, |_| Signature::register(size.used))?
     } else {
         (vec![None; members.len()], Ok(()))
     };
@@ -304,12 +304,12 @@ fn make<'a>(
 fn vote(
     operation: &'static str,
     members: &[&Arc<Inner>],
-    entered: &mut Entered<'_>,
+    locked: &mut LockedRanks<'_>,
     able: bool,
 ) -> Result<Option<usize>> {
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let mut point = 0;
-    for (inner, (guard, _)) in members.iter().zip(entered.iter_mut()) {
+    for (inner, (guard, _)) in members.iter().zip(locked.iter_mut()) {
         if let Some(checked) = inner.validation.over_exchange() {
             // A round of its own: the exchange carries what ranks show with what they compare.
             guard.points += 1;
@@ -366,8 +366,8 @@ pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Resul
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
         let mut approaching = retire::approach(members, operation)?;
         let mut together = || {
-            let mut entered = enter_all(&refs, operation)?;
-            retire::meet(&mut approaching, &mut entered, operation, |_| Signature::reclaim())
+            let mut locked = begin_calls(&refs, operation)?;
+            retire::meet(&mut approaching, &mut locked, operation, |_| Signature::reclaim())
         };
         together().map_err(|error| failed_call::end(&refs, operation, error))?;
     }

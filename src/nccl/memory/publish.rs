@@ -14,7 +14,7 @@ use crate::nccl::rank::windows::Handle;
 use crate::nccl::raw::check;
 use crate::nccl::raw::group::grouped;
 use crate::nccl::validate::signature::Signature;
-use crate::nccl::wait::entry::{Entered, begin_visits};
+use crate::nccl::wait::begin_call::{LockedRanks, begin_visits};
 use crate::sys;
 
 /// Memory of one rank that is to be a window.
@@ -45,20 +45,20 @@ pub(super) fn number(entry: Option<u64>) -> u64 {
 pub(super) fn together(
     operation: &'static str,
     members: &[&Arc<Inner>],
-    entered: &Entered<'_>,
+    locked: &LockedRanks<'_>,
     pieces: Vec<Piece>,
     signature: impl Fn(usize) -> Signature,
 ) -> Result<(Vec<Option<u64>>, Result<()>)> {
     const FUNCTION: &str = "ncclCommWindowRegister";
     let flags = sys::NCCL_WIN_COLL_SYMMETRIC as c_int;
     let mut windows: Vec<sys::ncclWindow_t> = vec![ptr::null_mut(); members.len()];
-    for (at, ((inner, (guard, _)), piece)) in members.iter().zip(entered).zip(&pieces).enumerate() {
+    for (at, ((inner, (guard, _)), piece)) in members.iter().zip(locked).zip(&pieces).enumerate() {
         // Windows were taken away since the ranks met, each in a visit of its own.
         point::write_down(inner, guard, operation, &signature(at), piece.entry);
     }
     begin_visits(members.iter().map(|inner| &***inner), operation)?;
     let result = grouped(FUNCTION, || {
-        entered.iter().zip(&pieces).zip(&mut windows).try_for_each(|(((_, handle), piece), window)| {
+        locked.iter().zip(&pieces).zip(&mut windows).try_for_each(|(((_, handle), piece), window)| {
             // SAFETY: a live communicator during a visit, memory that was mapped as one and is there until the window is taken away, and
             // a place for the window, which is written when the group ends.
             let code = unsafe { sys::ncclCommWindowRegister(*handle, piece.ptr, piece.bytes, window, flags) };

@@ -96,7 +96,7 @@ mod shown {
     use crate::nccl::rank::windows::{Handle, NOWHERE};
     use crate::nccl::raw::check;
     use crate::nccl::validate::signature::{REGISTERED, Signature};
-    use crate::nccl::wait::entry::enter_all;
+    use crate::nccl::wait::begin_call::begin_calls;
     use crate::shared_deadline::SharedDeadline;
     use crate::sys;
     use crate::version::{Version, running_nccl};
@@ -128,16 +128,16 @@ mod shown {
         memory: Vec<Arc<Allocation>>,
     ) -> Result<Result<Vec<Outcome>>> {
         let members: Vec<&Inner> = approaching.iter().map(|member| &**member.inner).collect();
-        let mut entered = enter_all(&members, operation)?;
+        let mut locked = begin_calls(&members, operation)?;
         // All or none.
         let reasons = memory.iter().map(|memory| is_copied(operation, memory)).collect::<Result<Vec<_>>>()?;
         let copied = reasons.into_iter().flatten().next();
         let signature = |_| Signature::show(copied.is_none());
-        let (entries, _promised) = retire::meet(approaching, &mut entered, operation, signature)?;
+        let (entries, _promised) = retire::meet(approaching, &mut locked, operation, signature)?;
         if let Some(copied) = copied {
             return Ok(Ok(memory.iter().map(|_| Err(copied)).collect()));
         }
-        let places = members.into_iter().zip(&entered).zip(entries);
+        let places = members.into_iter().zip(&locked).zip(entries);
         let mut outcomes = Vec::with_capacity(memory.len());
         for (((inner, (_, handle)), entry), memory) in places.zip(memory) {
             let number = REGISTERED | entry.map_or_else(next_number, |entry| entry + 1);

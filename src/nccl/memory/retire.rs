@@ -11,11 +11,11 @@ use crate::cuda::Worker;
 use crate::error::Result;
 use crate::nccl::enqueue::connect::Promised;
 use crate::nccl::enqueue::{connect, point};
-use crate::nccl::lifecycle::{in_vain, reclaim, release};
+use crate::nccl::lifecycle::{reclaim, release, timeouts};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Dropped;
 use crate::nccl::validate::signature::Signature;
-use crate::nccl::wait::entry::Entered;
+use crate::nccl::wait::begin_call::LockedRanks;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
@@ -109,7 +109,7 @@ pub(super) fn wait_until_idle(
             true => Ok(true),
             false => inner.refusal(operation).map_or(Ok(false), Err),
         })
-        .inspect_err(|error| in_vain::note_wait(inner, error))
+        .inspect_err(|error| timeouts::note_wait(inner, error))
 }
 
 /// `members` on their way to a point, once nothing uses what they have dropped before.
@@ -130,13 +130,13 @@ pub(crate) fn approach<'a>(members: &[&'a Arc<Inner>], operation: &'static str) 
 /// Where the ranks do not come, or come to another point: the communicator cannot be used any more then.
 pub(crate) fn meet<'a>(
     members: &mut [Member<'a>],
-    entered: &mut Entered<'_>,
+    locked: &mut LockedRanks<'_>,
     operation: &'static str,
     signature: impl Fn(usize) -> Signature,
 ) -> Result<(Vec<Option<u64>>, Promised<'a>)> {
     let mut promised = Promised::default();
     let mut entries = Vec::with_capacity(members.len());
-    for (at, (member, (guard, _))) in members.iter_mut().zip(entered.iter_mut()).enumerate() {
+    for (at, (member, (guard, _))) in members.iter_mut().zip(locked.iter_mut()).enumerate() {
         let inner = member.inner;
         guard.points += 1;
         let bytes = member.bytes;
@@ -148,7 +148,7 @@ pub(crate) fn meet<'a>(
         let inners: Vec<&'a Inner> = members.iter().map(|member| member.inner).map(|inner| &**inner).collect();
         promised = connect::meet_at(*entry, &inners, operation)?;
     }
-    for (member, (guard, handle)) in members.iter_mut().zip(entered.iter()) {
+    for (member, (guard, handle)) in members.iter_mut().zip(locked.iter()) {
         let numbers = match member.inner.validation.points() {
             Some(points) => points.common(guard.points),
             // What this rank did with it on this communicator since it was seen to be idle, others would have to do as well, before.

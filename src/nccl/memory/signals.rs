@@ -17,7 +17,7 @@ use crate::nccl::raw::check;
 use crate::nccl::raw::group::grouped;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::validate::signature::Signature;
-use crate::nccl::wait::entry::{begin_visits, enter_all};
+use crate::nccl::wait::begin_call::{begin_calls, begin_visits};
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 use crate::version::{self, Version};
@@ -50,30 +50,30 @@ pub(crate) fn prepare(operation: &'static str, members: &[&Arc<Inner>], streams:
     }
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     // Before the other ranks wait for this one; and under the locks.
-    settle(operation, &refs)?;
+    wait_for_launches(operation, &refs)?;
     let mut approaching = retire::approach(members, operation)?;
     restoring(|| together(operation, &mut approaching, streams))
         .map_err(|error| failed_call::end(&refs, operation, error))
 }
 
 /// Signals are no part of any graph.
-fn settle(operation: &'static str, members: &[&Inner]) -> Result<()> {
+fn wait_for_launches(operation: &'static str, members: &[&Inner]) -> Result<()> {
     let alone = members.iter().filter(|inner| inner.graphs.are_alone());
-    alone.into_iter().try_for_each(|inner| graph_usage::settle(inner, operation, None))
+    alone.into_iter().try_for_each(|inner| graph_usage::wait_for_launches(inner, operation, None))
 }
 
 /// The error is one that the other ranks wait behind.
 fn together(operation: &'static str, approaching: &mut [Member<'_>], streams: &[&Stream]) -> Result<()> {
     let members: Vec<&Inner> = approaching.iter().map(|member| &**member.inner).collect();
-    let mut entered = enter_all(&members, operation)?;
-    settle(operation, &members)?;
-    let (_entries, _promised) = retire::meet(approaching, &mut entered, operation, |_| Signature::one_sided())?;
+    let mut locked = begin_calls(&members, operation)?;
+    wait_for_launches(operation, &members)?;
+    let (_entries, _promised) = retire::meet(approaching, &mut locked, operation, |_| Signature::one_sided())?;
     begin_visits(members.iter().copied(), operation)?;
     let calls =
-        || members.iter().zip(&entered).zip(streams).map(|((inner, (_, handle)), stream)| (inner, handle, stream));
+        || members.iter().zip(&locked).zip(streams).map(|((inner, (_, handle)), stream)| (inner, handle, stream));
     let mut result = grouped("ncclSignal", || {
         calls().try_for_each(|(inner, handle, stream)| {
-            stream.settle();
+            stream.make_current();
             // SAFETY: a live communicator during a visit, and a stream of its device.
             check::check("ncclSignal", unsafe { sys::ncclSignal(inner.rank as c_int, 0, 0, 0, *handle, stream.raw()) })
         })
@@ -87,7 +87,7 @@ fn together(operation: &'static str, approaching: &mut [Member<'_>], streams: &[
             })
         });
     }
-    for ((inner, (guard, _)), stream) in members.iter().zip(&mut entered).zip(streams) {
+    for ((inner, (guard, _)), stream) in members.iter().zip(&mut locked).zip(streams) {
         inner.end_visit();
         stream.count(4 * LAUNCH);
         inner.one_sided.set_ready();

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
-use crate::nccl::wait::entry::busy;
+use crate::nccl::wait::begin_call::busy;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 use crate::sys::ncclCommMemStat_t;
@@ -28,11 +28,11 @@ pub(crate) fn of(operation: &'static str, inner: &Inner) -> Result<[u64; 4]> {
     version::needs(operation, FIRST)?;
     let deadline = SharedDeadline::within(inner.timeout());
     let is_there = || inner.is_active() || inner.is_suspended();
-    let entered = deadline.until(|| match inner.try_lock().filter(|_| is_there()) {
+    let locked = deadline.until(|| match inner.try_lock().filter(|_| is_there()) {
         None if !is_there() => Err(inner.dead(operation)),
         locked => Ok(locked),
     })?;
-    let _guard = entered.ok_or_else(|| busy(inner, operation, &deadline))?;
+    let _guard = locked.ok_or_else(|| busy(inner, operation, &deadline))?;
     let asked = inner.inside(operation, || {
         let mut values = [0; 4];
         for (value, which) in values.iter_mut().zip(ALL) {

@@ -79,7 +79,7 @@ mod shown {
     use crate::nccl::rank::gate::Locked;
     use crate::nccl::rank::guarded::Guarded;
     use crate::nccl::validate::signature::{Extent, Signature};
-    use crate::nccl::wait::entry::enter_all;
+    use crate::nccl::wait::begin_call::begin_calls;
     use crate::shared_deadline::SharedDeadline;
     use crate::version::{Version, running_nccl};
 
@@ -91,7 +91,7 @@ mod shown {
 
     pub(super) fn make(operation: &'static str, members: &[&Arc<Inner>], memory: Vec<Wanted>) -> Result<Vec<Made>> {
         let _call = SharedDeadline::begin();
-        settle(operation, members, &memory)?;
+        wait_idle(operation, members, &memory)?;
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
         let mut approaching = retire::approach(members, operation)?;
         let made = restoring(|| together(operation, &mut approaching, memory))
@@ -101,7 +101,7 @@ mod shown {
     }
 
     /// Waits until nothing uses the memory: peers may write to it as soon as it is a window, on streams that are ordered behind nothing here.
-    fn settle(operation: &'static str, members: &[&Arc<Inner>], memory: &[Wanted]) -> Result<()> {
+    fn wait_idle(operation: &'static str, members: &[&Arc<Inner>], memory: &[Wanted]) -> Result<()> {
         for (inner, wanted) in members.iter().zip(memory) {
             let what = "uses of memory that is to be a window";
             retire::wait_until_idle(inner, operation, what, || wanted.memory.is_idle())?;
@@ -117,7 +117,7 @@ mod shown {
     ) -> Result<Result<Vec<Made>>> {
         let members: Vec<&Arc<Inner>> = approaching.iter().map(|member| member.inner).collect();
         let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
-        let mut entered = enter_all(&refs, operation)?;
+        let mut locked = begin_calls(&refs, operation)?;
         let found = memory.iter().map(|wanted| look(operation, wanted)).collect::<Result<Vec<_>>>()?;
         for (member, wanted) in approaching.iter_mut().zip(&memory) {
             member.bytes = wanted.bytes;
@@ -125,13 +125,13 @@ mod shown {
         let extents = members.iter().zip(&memory).zip(&found);
         let extents: Vec<_> = extents.map(|((inner, wanted), found)| extent(inner, wanted, found)).collect();
         let signature = |at: usize| Signature::window(extents[at]);
-        let (entries, _promised) = retire::meet(approaching, &mut entered, operation, signature)?;
+        let (entries, _promised) = retire::meet(approaching, &mut locked, operation, signature)?;
         let told = |(member, (guard, _)): (&Member<'_>, &(_, _))| {
             let guard: &Locked<'_, Guarded> = guard;
             let shown = member.inner.validation.points().map(|points| points.bytes(guard.points));
             shown.unwrap_or_else(|| vec![member.bytes; member.inner.size]).into()
         };
-        let sizes: Vec<Arc<[usize]>> = approaching.iter().zip(&entered).map(told).collect();
+        let sizes: Vec<Arc<[usize]>> = approaching.iter().zip(&locked).map(told).collect();
         // On all ranks alike, as they have compared.
         let mapped = match found.into_iter().collect::<std::result::Result<Vec<_>, _>>() {
             Ok(mapped) => mapped,
@@ -157,7 +157,7 @@ mod shown {
             laid.push((memory.id(), number));
             pieces.push(Piece { ptr, bytes, number, entry, over: Some((memory, base)) });
         }
-        let (numbers, registered) = publish::together(operation, &members, &entered, pieces, signature)?;
+        let (numbers, registered) = publish::together(operation, &members, &locked, pieces, signature)?;
         for ((inner, (id, number)), made) in members.iter().zip(laid).zip(&numbers) {
             if made.is_none() {
                 inner.windows.lift(id, number);

@@ -113,7 +113,7 @@ impl<T> Gate<T> {
     /// visit was promised. The caller holds the lock, and ends the visit if it has begun.
     #[inline]
     #[must_use]
-    pub(crate) fn enter(&self, operation: &'static str, since: u64) -> bool {
+    pub(crate) fn begin_visit(&self, operation: &'static str, since: u64) -> bool {
         let visit = self.visits.load(Ordering::Relaxed);
         // A thread that reads any of the following also sees that the visit before is over.
         fence(Ordering::Release);
@@ -123,7 +123,7 @@ impl<T> Gate<T> {
         // sees that the gate is shut, or the thread that shuts it sees this visit.
         self.visits.swap(visit + 1, Ordering::SeqCst);
         if self.door.load(Ordering::SeqCst) == SHUT {
-            self.leave();
+            self.end_visit();
             return false;
         }
         true
@@ -131,7 +131,7 @@ impl<T> Gate<T> {
 
     /// Ends a visit.
     #[inline]
-    pub(crate) fn leave(&self) {
+    pub(crate) fn end_visit(&self) {
         self.visits.store(self.visits.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 

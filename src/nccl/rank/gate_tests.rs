@@ -30,12 +30,12 @@ fn a_lock_is_shared_and_a_door_is_not() {
     let [one, other] = &gates;
     let held = one.try_lock().unwrap();
     assert!(one.try_lock().is_none() && other.try_lock().is_none());
-    assert!(one.enter("test", 7) && other.is_empty());
+    assert!(one.begin_visit("test", 7) && other.is_empty());
     other.shut();
-    one.leave();
+    one.end_visit();
     drop(held);
     let held = other.try_lock().unwrap();
-    assert!(!other.enter("test", 7) && one.try_lock().is_none());
+    assert!(!other.begin_visit("test", 7) && one.try_lock().is_none());
     drop(held);
     drop(one.try_lock().unwrap());
 }
@@ -106,14 +106,14 @@ fn a_panic_gives_the_lock_back() {
 fn a_shut_gate_lets_nobody_in() {
     let gate = Gate::new((), None);
     let _locked = gate.try_lock().unwrap();
-    assert!(gate.enter("test", 7));
+    assert!(gate.begin_visit("test", 7));
     assert!(gate.visit() % 2 == 1 && !gate.is_empty());
     assert_eq!(gate.visitor(), Some(("test", 7)));
     gate.shut();
     assert!(!gate.is_empty(), "who is inside stays until it leaves");
-    gate.leave();
+    gate.end_visit();
     assert!(gate.is_empty() && gate.visitor().is_none());
-    assert!(!gate.enter("test", 7));
+    assert!(!gate.begin_visit("test", 7));
     assert!(gate.is_empty());
     assert_eq!(gate.beside(|| 1), None);
 }
@@ -128,12 +128,12 @@ fn a_promise_is_kept_though_the_gate_is_shut() {
     assert!(!gate.promise());
     assert_eq!(gate.beside(|| 1), None);
     for _ in 0..2 {
-        assert!(gate.enter("test", 7));
-        gate.leave();
+        assert!(gate.begin_visit("test", 7));
+        gate.end_visit();
         assert!(!gate.is_empty());
         gate.redeem();
     }
-    assert!(gate.is_empty() && !gate.enter("test", 7));
+    assert!(gate.is_empty() && !gate.begin_visit("test", 7));
 }
 
 /// Visitors and readers use what is freed once the gate is shut and empty.
@@ -147,9 +147,9 @@ fn nobody_is_inside_what_is_freed() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let _locked = gate.try_lock().unwrap();
-                while gate.enter("test", 7) {
+                while gate.begin_visit("test", 7) {
                     look();
-                    gate.leave();
+                    gate.end_visit();
                 }
             });
             scope.spawn(|| while gate.beside(look).is_some() {});

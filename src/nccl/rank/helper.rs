@@ -94,12 +94,12 @@ fn wait_at_exit() {
 extern "C" fn finish() {
     // The threads of a parent do nothing here.
     if !cuda::is_forked() {
-        settle(AT_EXIT);
+        wait_for_jobs(AT_EXIT);
     }
 }
 
 /// Waits until all jobs are done. Returns false if they are not in time.
-fn settle(within: Duration) -> bool {
+fn wait_for_jobs(within: Duration) -> bool {
     Deadline::after(within).wait(|| JOBS.load(Ordering::Acquire) == 0)
 }
 
@@ -119,9 +119,9 @@ mod tests {
         let helper = Helper::start("test", Device::new(0).unwrap()).unwrap();
         let start = Instant::now();
         helper.run(|| thread::sleep(Duration::from_millis(300)));
-        assert!(!settle(Duration::from_millis(20)), "a job that goes on");
+        assert!(!wait_for_jobs(Duration::from_millis(20)), "a job that goes on");
         // Other tests have jobs, too.
-        while !settle(Duration::from_secs(20)) {}
+        while !wait_for_jobs(Duration::from_secs(20)) {}
         assert!(start.elapsed() >= Duration::from_millis(300), "after {:?}", start.elapsed());
     }
 }

@@ -116,7 +116,7 @@ impl Issued {
     }
 
     /// Notes that this wait has failed.
-    pub(crate) fn compares_in_vain(&self) {
+    pub(crate) fn comparison_failed(&self) {
         self.compared.end();
     }
 

@@ -3,6 +3,7 @@
 //! They are written under the lock of the communicator, and read without it: who waits must not take it, since its holder may
 //! wait, too. What is written over while it is read counts as forgotten.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::name::{pack, unpack};
@@ -131,6 +132,16 @@ impl Recent {
     pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
+
+    /// The operations that are kept, the oldest first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Record> {
+        kept(self.last()).filter_map(|number| self.get(number))
+    }
+}
+
+/// The numbers of the operations that are kept once there is one with the number `last`.
+pub(crate) fn kept(last: u64) -> RangeInclusive<u64> {
+    (last + 1).saturating_sub(KEPT).max(1)..=last
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl State {
     }
 
     /// The state after this one, once NCCL has freed the communicator.
-    const fn ended(self) -> Self {
+    pub(crate) const fn ended(self) -> Self {
         match self {
             Self::Active | Self::Revoked | Self::Suspended | Self::Aborting | Self::Aborted => Self::Aborted,
             Self::Closing | Self::Closed => Self::Closed,
@@ -69,12 +69,23 @@ impl State {
     }
 }
 
+/// Who aborts a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AbortedBy {
+    /// A call that has failed, or whose purpose it is.
+    Call,
+    /// The watchdog, as a call stays inside NCCL. The watchdog does not know the method.
+    Watchdog,
+    /// A drop, which does not know why the work is not done.
+    Drop,
+}
+
 /// The state of one rank, and why it was entered.
 #[derive(Debug)]
 pub(crate) struct StateMachine {
     state: AtomicU8,
-    /// Why it is aborted; set before `state` says so.
-    cause: OnceLock<Error>,
+    /// Why it is aborted, and by whom; set before `state` says so.
+    cause: OnceLock<(Error, AbortedBy)>,
     /// Why it was revoked; set before `state` says so.
     revoked: OnceLock<Error>,
     /// Whether it was revoked: `revoked` is set also where the state did not allow that.
@@ -107,9 +118,9 @@ impl StateMachine {
     }
 
     /// Marks it aborted because of `cause`. Returns false if it has ended before, or is about to.
-    pub(crate) fn mark_aborted(&self, cause: Error) -> bool {
+    pub(crate) fn mark_aborted(&self, cause: Error, by: AbortedBy) -> bool {
         // The first cause and the first time stay.
-        let _ = self.cause.set(cause);
+        let _ = self.cause.set((cause, by));
         let _ = self.since.set(Instant::now());
         self.go(State::Aborting)
     }
@@ -179,8 +190,14 @@ impl StateMachine {
         match self.state() {
             State::Active | State::Suspended | State::Closing | State::Closed => None,
             State::Revoked => self.revoked.get(),
-            State::Aborting | State::Aborted => self.cause.get(),
+            State::Aborting | State::Aborted => self.cause.get().map(|(cause, _)| cause),
         }
+    }
+
+    /// Who has aborted it; `None` while it is not aborted.
+    pub(crate) fn aborted_by(&self) -> Option<AbortedBy> {
+        let is_aborted = matches!(self.state(), State::Aborting | State::Aborted);
+        self.cause.get().filter(|_| is_aborted).map(|(_, by)| *by)
     }
 
     /// Why nothing can be done with it, and since when, as an error of `operation`; `None` while it
@@ -259,8 +276,10 @@ mod tests {
         let machine = StateMachine::new();
         assert!(machine.refusal("test").is_none() && machine.cause().is_none());
         assert!(!machine.mark_ended(), "NCCL does not free an active communicator");
-        assert!(machine.mark_aborted(cause()));
-        assert!(!machine.mark_aborted(Error::Aborted { operation: "abort", reason: "another one".into() }));
+        assert!(machine.mark_aborted(cause(), AbortedBy::Call));
+        let another = Error::Aborted { operation: "abort", reason: "another one".into() };
+        assert!(!machine.mark_aborted(another, AbortedBy::Drop));
+        assert_eq!(machine.aborted_by(), Some(AbortedBy::Call));
         assert!(!machine.mark_closing());
         assert_eq!(machine.state(), State::Aborting);
         let error = machine.refusal("all_reduce").unwrap().to_string();
@@ -272,7 +291,7 @@ mod tests {
     #[test]
     fn a_closed_communicator_says_so() {
         let machine = StateMachine::new();
-        assert!(machine.mark_closing() && !machine.mark_aborted(cause()));
+        assert!(machine.mark_closing() && !machine.mark_aborted(cause(), AbortedBy::Call));
         assert!(machine.cause().is_none());
         assert!(machine.mark_ended());
         assert_eq!(machine.state(), State::Closed);
@@ -287,7 +306,7 @@ mod tests {
         assert!(machine.is_revoked() && !machine.is_active() && !machine.mark_closing());
         let error = machine.refusal("all_reduce").unwrap().to_string();
         assert_eq!(error, "all_reduce: the communicator was revoked: a rank is lost (less than a second ago)");
-        assert!(machine.mark_aborted(cause()) && !machine.is_revoked());
+        assert!(machine.mark_aborted(cause(), AbortedBy::Call) && !machine.is_revoked());
         let error = machine.refusal("shrink").unwrap().to_string();
         assert!(error.contains("the test aborts"), "{error}");
         assert!(machine.mark_ended());
@@ -306,7 +325,7 @@ mod tests {
             assert!(machine.resume() && !machine.resume() && machine.is_active());
             assert!(machine.refusal("all_reduce").is_none());
         }
-        assert!(machine.suspend("for ever") && machine.mark_aborted(cause()) && !machine.resume());
+        assert!(machine.suspend("for ever") && machine.mark_aborted(cause(), AbortedBy::Call) && !machine.resume());
         assert!(machine.refusal("resume").unwrap().to_string().contains("the test aborts"));
     }
 

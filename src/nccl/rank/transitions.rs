@@ -4,12 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use super::inner::Inner;
-use super::state::State;
+use super::state::{AbortedBy, State};
 use crate::error::Error;
-
-/// The operation of an error for a call that stays inside NCCL. The watchdog, which reports it,
-/// does not know the method.
-pub(crate) const STAYS_INSIDE: &str = "call";
 
 impl Inner {
     pub(crate) fn state(&self) -> State {
@@ -23,8 +19,8 @@ impl Inner {
 
     /// Marks it aborted. Returns true for the one caller that must then end it. From now on no
     /// thread enters NCCL.
-    pub(crate) fn mark_aborted(&self, cause: Error) -> bool {
-        let first = self.state.mark_aborted(cause);
+    pub(crate) fn mark_aborted(&self, cause: Error, by: AbortedBy) -> bool {
+        let first = self.state.mark_aborted(cause, by);
         if first {
             self.shut_with_cause();
         }
@@ -132,6 +128,11 @@ impl Inner {
         self.state.cause()
     }
 
+    /// Who has aborted it; `None` while it is not aborted.
+    pub(crate) fn aborted_by(&self) -> Option<AbortedBy> {
+        self.state.aborted_by()
+    }
+
     /// Why nothing can be done with it, as an error of `operation`; `None` while it is active.
     pub(crate) fn refusal(&self, operation: &'static str) -> Option<Error> {
         self.state.refusal(operation)
@@ -165,7 +166,6 @@ impl Inner {
     /// The error of `operation`, a call that did not come back from NCCL in time, so that the
     /// watchdog has ended the communicator.
     pub(crate) fn stayed_inside(&self, operation: &'static str) -> Option<Error> {
-        let cause = self.cause()?;
-        matches!(cause, Error::Timeout { operation: STAYS_INSIDE, .. }).then(|| cause.met_by(operation))
+        (self.aborted_by() == Some(AbortedBy::Watchdog)).then(|| self.cause().map(|cause| cause.met_by(operation)))?
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::inner::Inner;
+use super::recent::{NOWHERE, Record};
 use crate::clock;
 use crate::error::Result;
 use crate::nccl::raw::handle::Handle;
@@ -27,6 +28,20 @@ impl Inner {
     #[inline]
     pub(crate) fn next_visit(&self) -> u16 {
         (self.gate.visit() as u16).wrapping_add(1)
+    }
+
+    /// The record of an operation with this head and count, alone and compared with nobody, which NCCL is given in the next visit.
+    /// The caller holds the lock.
+    #[inline]
+    pub(crate) fn record(
+        &self,
+        number: u64,
+        (head, count): (u64, u64),
+        operation: &'static str,
+        stream: u64,
+    ) -> Record {
+        let (when, visit) = (clock::tick(), self.next_visit());
+        Record { number, head, count, agreed: NOWHERE, sequence: 0, operation, when, stream, visit, joined: false }
     }
 
     /// Notes that visit number `visit` takes so long that it counts as blocked.
@@ -68,13 +83,13 @@ impl Inner {
 
     #[inline]
     fn begin_visit_at(&self, operation: &'static str, now: u64) -> Result<()> {
-        if self.gate.enter(operation, now) { Ok(()) } else { Err(self.dead(operation)) }
+        if self.gate.begin_visit(operation, now) { Ok(()) } else { Err(self.dead(operation)) }
     }
 
     /// Ends a visit.
     #[inline]
     pub(crate) fn end_visit(&self) {
-        self.gate.leave();
+        self.gate.end_visit();
     }
 
     /// Promises visits to the thread that holds the lock, even if the rank is aborted before they

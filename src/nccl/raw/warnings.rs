@@ -24,7 +24,8 @@ struct Heard {
 static HEARD: Mutex<Heard> = Mutex::new(Heard { text: String::new(), since: None });
 
 impl Heard {
-    /// Whether it had been there before what goes on at `now`; notes that it is there.
+    /// Whether it had been there before what goes on at `now`; notes that it is there. Compares texts, as NCCL gives its warnings
+    /// neither numbers nor times. Nothing but the text of errors depends on it.
     fn is_old(&mut self, text: &str, now: Instant) -> bool {
         if self.text == text {
             return self.since.is_none_or(|since| now.duration_since(since) >= ONE_EVENT);
@@ -77,7 +78,8 @@ fn last_error_of(Handle(raw): Handle) -> Option<String> {
 }
 
 /// Whether NCCL's last warning is that CUDA has run out of memory. NCCL's code only says that a call
-/// of CUDA failed, and its warning quotes `cudaGetErrorString`: `Cuda failure 2 'out of memory'`.
+/// of CUDA failed, so the text of its warning is all there is. It quotes `cudaGetErrorString`:
+/// `Cuda failure 2 'out of memory'`.
 #[cold]
 pub(crate) fn names_out_of_memory() -> bool {
     let Some(text) = last_error() else { return false };

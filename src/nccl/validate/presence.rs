@@ -42,7 +42,7 @@ pub(crate) struct Presence {
 struct RankState {
     closed: AtomicBool,
     /// Whether all that the rank had issued when it closed is done.
-    settled: AtomicBool,
+    idle: AtomicBool,
     /// The thread that was seen last with this rank; 0 where that is not known.
     driver: AtomicU64,
 }
@@ -74,13 +74,13 @@ impl Presence {
     }
 
     /// All that `rank`, which closes its communicator, has issued is done.
-    pub(crate) fn settle(&self, rank: usize) {
-        self.states[rank].settled.store(true, Ordering::Release);
+    pub(crate) fn set_idle(&self, rank: usize) {
+        self.states[rank].idle.store(true, Ordering::Release);
     }
 
     /// Whether that is so.
-    pub(crate) fn is_settled(&self, rank: usize) -> bool {
-        self.states[rank].settled.load(Ordering::Acquire)
+    pub(crate) fn is_idle(&self, rank: usize) -> bool {
+        self.states[rank].idle.load(Ordering::Acquire)
     }
 
     /// Whether any rank comes to nothing more, for good.

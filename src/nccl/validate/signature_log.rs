@@ -116,7 +116,11 @@ impl SignatureLog {
     /// Who is at fault for this difference, or for an earlier one. Waits a little for ranks that
     /// have not come to the collective; `stop` says when that is in vain.
     #[cold]
-    pub(crate) fn settle(&self, difference: &Difference, stop: impl Fn() -> Option<Error>) -> Result<&Verdict, Error> {
+    pub(crate) fn verdict_on(
+        &self,
+        difference: &Difference,
+        stop: impl Fn() -> Option<Error>,
+    ) -> Result<&Verdict, Error> {
         let Difference { entry, first, expected, rank, got } = difference;
         let deadline = Deadline::after(ballot::HEARING);
         let mut round = 0;
@@ -153,7 +157,7 @@ impl SignatureLog {
     /// The same for the next message of which `rank` is `end` and `peer` the other end, which came
     /// first and said `theirs`.
     #[cold]
-    pub(crate) fn settle_message(
+    pub(crate) fn verdict_on_message(
         &self,
         (rank, end): (usize, End),
         peer: usize,

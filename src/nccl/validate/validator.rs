@@ -42,7 +42,7 @@ pub(crate) trait Validator {
 
     /// Returns why operation `last` of `inner`, or one before it, will not complete, if a rank that it
     /// needs has left or died. On the stream of `last`, the operations up to number `done` are done.
-    fn in_vain(&self, inner: &Inner, done: u64, last: u64) -> Option<Error>;
+    fn departure_error(&self, inner: &Inner, done: u64, last: u64) -> Option<Error>;
 
     /// Explains which of these operations `inner` waits for, and which ranks have not come to it.
     /// `absent` are ranks that the caller knows to be missing, and `range` describes the
@@ -74,7 +74,7 @@ impl Validator for Unchecked {
 
     fn on_departure(&self, _inner: &Inner, _end: &mut dyn FnMut(&Inner, &Error)) {}
 
-    fn in_vain(&self, _inner: &Inner, _done: u64, _last: u64) -> Option<Error> {
+    fn departure_error(&self, _inner: &Inner, _done: u64, _last: u64) -> Option<Error> {
         None
     }
 
@@ -121,8 +121,8 @@ impl Validator for Validation {
         dispatch!(self, validator => validator.on_departure(inner, end));
     }
 
-    fn in_vain(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {
-        dispatch!(self, validator => validator.in_vain(inner, done, last))
+    fn departure_error(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {
+        dispatch!(self, validator => validator.departure_error(inner, done, last))
     }
 
     fn explain(

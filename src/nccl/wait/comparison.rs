@@ -34,7 +34,7 @@ impl Comparison {
     /// Ends the wait with an error, and keeps its record for the dumps of that error.
     pub(crate) fn failed(&mut self, error: Error) -> Error {
         if let Some(told) = self.told.take() {
-            told.issued.compares_in_vain();
+            told.issued.comparison_failed();
         }
         error
     }

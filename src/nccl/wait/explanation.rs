@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use crate::nccl::rank::inner::Inner;
-use crate::nccl::rank::recent::{KEPT, NOWHERE, Record};
+use crate::nccl::rank::recent::{KEPT, NOWHERE, Record, kept};
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::operation;
 use crate::nccl::validate::pair::End;
@@ -18,8 +18,7 @@ const MOST: usize = 4;
 
 /// Describes what `inner` waits for in its operations `done + 1..=last`, which are not known to be done.
 pub(crate) fn waits(inner: &Inner, done: u64, last: u64) -> Option<String> {
-    let first = (done + 1).max((last + 1).saturating_sub(KEPT));
-    tell(inner, "waits for", first..=last, &[])
+    tell(inner, "waits for", (done + 1).max(*kept(last).start())..=last, &[])
 }
 
 /// Describes the meeting in which `inner` waits before it issues the operation that it recorded last. The ranks `absent` have not come.
@@ -234,8 +233,7 @@ fn others(inner: &Inner, in_process: &InProcess, known: Option<&Record>, behind:
     for other in others {
         // Of several after one another only the first counts.
         let mut ends = Vec::new();
-        let last = other.recent.last();
-        for record in (last.saturating_sub(KEPT)..=last).filter_map(|number| other.recent.get(number)) {
+        for record in other.recent.all() {
             let end = message(&record);
             let of_interest = behind.is_empty()
                 || behind.contains(&other.rank)

@@ -10,7 +10,7 @@ use super::explanation;
 use crate::cuda::Stream;
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
-use crate::nccl::rank::recent::KEPT;
+use crate::nccl::rank::recent::kept;
 use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::presence::{self, Departure};
@@ -22,7 +22,7 @@ const WAIT: &str = "wait";
 #[cold]
 pub(crate) fn at_meeting(inner: &Inner, operation: &'static str) -> Option<Error> {
     let absent = inner.validation.in_process()?.signatures.meeting().missing(inner.rank);
-    in_vain(inner, operation, explanation::launch(inner), |rank, _| absent.contains(&rank))
+    departure_error(inner, operation, explanation::launch(inner), |rank, _| absent.contains(&rank))
 }
 
 /// Why `inner` waits in vain for other ranks in a call of `operation` that is captured.
@@ -50,31 +50,24 @@ pub(crate) fn at_regroup(inner: &Inner, operation: &'static str, missing: &[usiz
 #[cold]
 pub(crate) fn far_behind(inner: &Inner, operation: &'static str) -> Option<Error> {
     let behind: Vec<_> = inner.validation.in_process()?.signatures.collectives().behind(inner.rank).collect();
-    in_vain(inner, operation, all(inner), |rank, _| behind.contains(&rank))
+    departure_error(inner, operation, kept(inner.recent.last()), |rank, _| behind.contains(&rank))
 }
 
 /// Returns the error if a rank has left, and so operation `last` of `inner`, or an earlier one on any
 /// stream, cannot complete.
 #[cold]
 pub(crate) fn on_device(inner: &Inner, last: u64) -> Option<Error> {
-    let first = (last + 1).saturating_sub(KEPT).max(1);
-    in_vain(inner, WAIT, first..=last, |_, _| true)
+    departure_error(inner, WAIT, kept(last), |_, _| true)
 }
 
 /// Why anything that `inner` has issued is in vain: a rank has closed its communicator, and not come to that.
 pub(crate) fn of_closed(inner: &Inner) -> Option<Error> {
     inner.validation.in_process().filter(|in_process| in_process.signatures.presence().any_closed())?;
-    in_vain(inner, WAIT, all(inner), |_, how| how == Departure::Closed)
-}
-
-/// The numbers of all operations that are kept.
-fn all(inner: &Inner) -> RangeInclusive<u64> {
-    let last = inner.recent.last();
-    (last + 1).saturating_sub(KEPT).max(1)..=last
+    departure_error(inner, WAIT, kept(inner.recent.last()), |_, how| how == Departure::Closed)
 }
 
 /// The first operation of `inner` among these that a rank has not come to which has left, as an error of `operation`.
-fn in_vain(
+fn departure_error(
     inner: &Inner,
     operation: &'static str,
     numbers: RangeInclusive<u64>,
@@ -101,10 +94,8 @@ fn in_vain(
 
 /// Whether others have not come to what `inner` has issued.
 pub(crate) fn is_missed(inner: &Inner) -> bool {
-    let misses = |in_process| {
-        let records = all(inner).filter_map(|number| inner.recent.get(number));
-        records.into_iter().any(|record| !explanation::missing(in_process, inner.rank, &record).is_empty())
-    };
+    let misses =
+        |in_process| inner.recent.all().any(|record| !explanation::missing(in_process, inner.rank, &record).is_empty());
     inner.validation.in_process().is_some_and(misses)
 }
 
@@ -113,16 +104,16 @@ fn is_through(own: &Inner, in_process: &InProcess, rank: usize, how: Departure) 
     let Some(inner) = own.local_ranks.rank(rank).filter(|inner| !is_missed(inner)) else { return true };
     match how {
         // The close looks at the streams of that rank itself, which others may use by now.
-        Departure::Closed => in_process.signatures.presence().is_settled(rank),
+        Departure::Closed => in_process.signatures.presence().is_idle(rank),
         Departure::Returned => {
             let streams = inner.try_lock().map(|guard| guard.streams.all().to_vec());
-            streams.is_some_and(|streams| streams.iter().all(|stream| settle(stream).unwrap_or(true)))
+            streams.is_some_and(|streams| streams.iter().all(|stream| check_idle(stream).unwrap_or(true)))
         }
     }
 }
 
 /// Whether the device is done with what is on `stream`; what was well stays so, whatever becomes of the communicators.
-pub(crate) fn settle(stream: &Stream) -> Result<bool> {
+pub(crate) fn check_idle(stream: &Stream) -> Result<bool> {
     let origins = stream.history().origins();
     // Of one that is being captured it is known only what was seen before.
     let done = stream.is_idle()? || (stream.is_captured() && stream.in_flight().places() == 0);
@@ -133,8 +124,8 @@ pub(crate) fn settle(stream: &Stream) -> Result<bool> {
     Ok(done)
 }
 
-/// Why `inner` has to wait for these, the streams that are not [settled](settle).
-pub(crate) fn unsettled(inner: &Inner, streams: &[Stream]) -> String {
+/// Why `inner` has to wait for these, the streams that are not [idle](check_idle).
+pub(crate) fn why_busy(inner: &Inner, streams: &[Stream]) -> String {
     let rank = inner.rank;
     if streams.iter().all(Stream::is_captured) {
         return format!(

@@ -4,7 +4,7 @@
 //! A message needs the rank at its other end. Every other operation needs all ranks. An operation
 //! that is no longer recorded counts as one that needs all ranks.
 
-use super::left_ranks::settle;
+use super::left_ranks::check_idle;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::recent::{KEPT, Record};
 use crate::nccl::validate::operation;
@@ -20,8 +20,7 @@ pub(crate) fn on_device(inner: &Inner, rank: usize, done: u64, last: u64) -> boo
 /// Whether it needs `rank` for an operation up to number `done` on another stream. NCCL does the
 /// operations of a communicator in their order, whatever their streams.
 fn on_other_streams(inner: &Inner, rank: usize, done: u64) -> bool {
-    let oldest = (inner.recent.last() + 1).saturating_sub(KEPT).max(1);
-    let records = (oldest..=done).filter_map(|number| inner.recent.get(number));
+    let records = inner.recent.all().take_while(|record| record.number <= done);
     let needed: Vec<_> = records.filter(|record| needs(record, rank)).collect();
     if needed.is_empty() {
         return false;
@@ -30,7 +29,7 @@ fn on_other_streams(inner: &Inner, rank: usize, done: u64) -> bool {
         return false;
     };
     // An operation may be done without a wait for it. Those on an idle stream are.
-    let busy = streams.into_iter().filter(|stream| !settle(stream).unwrap_or(true));
+    let busy = streams.into_iter().filter(|stream| !check_idle(stream).unwrap_or(true));
     let busy: Vec<_> = busy.map(|stream| stream.serial()).collect();
     let is_done = |record: &Record| {
         let seen = seen.iter().find(|(stream, _)| *stream == record.stream);

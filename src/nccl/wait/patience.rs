@@ -20,14 +20,14 @@ pub(crate) struct Patience {
 const GLANCES: u32 = 100;
 
 impl Patience {
-    /// Waits a little, unless one of the communicators has ended, or waits `in_vain`, or the shortest of their timeouts is over;
+    /// Waits a little, unless one of the communicators has ended, or waits in vain, or the shortest of their timeouts is over;
     /// `detail` says what `slow`, one of them, waits for.
     #[cold]
     pub(crate) fn wait(
         &mut self,
         operation: &'static str,
         members: &[&Inner],
-        in_vain: impl Fn(&Inner) -> Option<Error>,
+        departed: impl Fn(&Inner) -> Option<Error>,
         slow: &Inner,
         detail: impl Fn() -> String,
     ) -> Result<()> {
@@ -36,7 +36,7 @@ impl Patience {
             std::hint::spin_loop();
             return Ok(());
         }
-        self.look(operation, members, in_vain, slow, detail)?;
+        self.look(operation, members, departed, slow, detail)?;
         backoff(self.round - GLANCES);
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Patience {
         &mut self,
         operation: &'static str,
         members: &[&Inner],
-        in_vain: impl Fn(&Inner) -> Option<Error>,
+        departed: impl Fn(&Inner) -> Option<Error>,
         slow: &Inner,
         detail: impl Fn() -> String,
     ) -> Result<()> {
@@ -58,7 +58,7 @@ impl Patience {
         self.report.get_or_insert_with(DeadlockReport::new).check_sentence(&detail);
         let late = || deadline.expired().then(|| deadline.error(operation, detail()));
         let refused = members.iter().find_map(|inner| inner.refusal(operation));
-        let trouble = refused.or_else(|| members.iter().find_map(|inner| in_vain(inner))).or_else(late);
+        let trouble = refused.or_else(|| members.iter().find_map(|inner| departed(inner))).or_else(late);
         trouble.map_or(Ok(()), |error| Err(self.comparison.failed(error)))
     }
 }

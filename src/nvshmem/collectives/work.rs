@@ -102,7 +102,7 @@ impl Team<'_> {
         enqueue(self, &inner.stream)?;
         let deadline = inner.deadline();
         inner.watchdog.during_wait(operation, inner.timeout, &awaited, |waiting| {
-            let waited = inner.stream.wait_unless(operation, &deadline, || waiting.in_vain());
+            let waited = inner.stream.wait_unless(operation, &deadline, || waiting.departure_error());
             waited.map_err(|error| match error {
                 Error::Timeout { operation, timeout, .. } => {
                     let detail = format!("PE {} of {}: not all members have come", self.state.pe, self.n_pes());

@@ -13,7 +13,7 @@ use crate::nvshmem::memory::slice::AsSymmetric;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
-use crate::nvshmem::state::settle::Settled;
+use crate::nvshmem::state::wait_idle::IdleGuard;
 use crate::nvshmem::state::wait_state::Awaited;
 use crate::nvshmem::sync::signal::{Signal, SignalOp};
 use crate::shared_deadline::SharedDeadline;
@@ -56,9 +56,9 @@ pub struct NonblockingScope<'s, 'm> {
     /// Whether something was given to the context's own stream.
     signalled: bool,
     /// No graph begins anything on the streams of the library.
-    _beside: Settled<'s>,
+    _beside: IdleGuard<'s>,
     /// The memory is used until the end.
-    held: Vec<(Settled<'m>, Lends)>,
+    held: Vec<(IdleGuard<'m>, Lends)>,
     /// What is lent is so on one thread.
     _memory: PhantomData<(&'m mut (), *const ())>,
 }
@@ -108,7 +108,7 @@ impl Context {
     pub fn nonblocking<'m, R>(&self, f: impl FnOnce(&mut NonblockingScope<'_, 'm>) -> Result<R>) -> Result<R> {
         let inner = self.inner();
         inner.ready(SCOPE)?;
-        let beside = inner.settle_beside(SCOPE)?;
+        let beside = inner.wait_idle_beside(SCOPE)?;
         inner.set_scoped(true);
         let mut scope = NonblockingScope {
             inner,
@@ -193,7 +193,7 @@ impl<'m> NonblockingScope<'_, 'm> {
         let put = SignalPut::new(inner, OPERATION, (dest.into(), source.local_operand()), signal, op, pe)?;
         inner.ready_in_scope(OPERATION)?;
         let _waits = SharedDeadline::begin();
-        let (transfer, signal) = put.settle(inner, OPERATION)?;
+        let (transfer, signal) = put.wait_idle(inner, OPERATION)?;
         self.hold([transfer, signal]);
         self.own_stream(OPERATION)?;
         // The memory is borrowed beyond the wait for that stream, and the quiet, at the end.
@@ -221,8 +221,8 @@ impl<'m> NonblockingScope<'_, 'm> {
             return Ok(());
         }
         let _waits = SharedDeadline::begin();
-        let settled = transfer.settle(self.inner, operation)?;
-        self.hold([settled]);
+        let idle = transfer.wait_idle(self.inner, operation)?;
+        self.hold([idle]);
         let inner = self.inner;
         if transfer.is_near(inner) {
             return inner.on_host_in_scope(operation, || near(transfer.raw()));
@@ -243,11 +243,11 @@ impl<'m> NonblockingScope<'_, 'm> {
     }
 
     /// Until the end no graph begins anything with that memory.
-    fn hold<const N: usize>(&mut self, settled: [Settled<'m>; N]) {
-        let held = settled.into_iter().filter(Settled::is_held);
-        self.held.extend(held.map(|settled| {
-            let lends = settled.lend();
-            (settled, lends)
+    fn hold<const N: usize>(&mut self, idle: [IdleGuard<'m>; N]) {
+        let held = idle.into_iter().filter(IdleGuard::is_held);
+        self.held.extend(held.map(|idle| {
+            let lends = idle.lend();
+            (idle, lends)
         }));
     }
 }

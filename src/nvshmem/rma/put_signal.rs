@@ -12,7 +12,7 @@ use crate::nvshmem::memory::slice::{AsSymmetric, SymmetricSlice};
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
-use crate::nvshmem::state::settle::Settled;
+use crate::nvshmem::state::wait_idle::IdleGuard;
 use crate::nvshmem::sync::signal::{Signal, SignalAt, SignalOp};
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
@@ -45,9 +45,9 @@ impl<'m> SignalPut<'m> {
     }
 
     /// Waits until no stream of this PE does anything with the memory that conflicts.
-    pub(crate) fn settle(&self, inner: &Inner, operation: &'static str) -> Result<(Settled<'m>, Settled<'m>)> {
+    pub(crate) fn wait_idle(&self, inner: &Inner, operation: &'static str) -> Result<(IdleGuard<'m>, IdleGuard<'m>)> {
         let _waits = SharedDeadline::begin();
-        Ok((self.transfer.settle(inner, operation)?, self.signal.settle(inner, operation)?))
+        Ok((self.transfer.wait_idle(inner, operation)?, self.signal.wait_idle(inner, operation)?))
     }
 
     fn enqueue(&self, stream: sys::cudaStream_t) {
@@ -137,7 +137,7 @@ impl Context {
         inner.ready(OPERATION)?;
         let _waits = SharedDeadline::begin();
         // The stream is ordered after what comes meanwhile.
-        drop(put.settle(inner, OPERATION)?);
+        drop(put.wait_idle(inner, OPERATION)?);
         inner.on_own_stream(OPERATION, 2 * TRANSFER, &put, |stream| put.enqueue(stream))
     }
 

@@ -12,7 +12,7 @@ use crate::nvshmem::memory::there::{There, check_len};
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
-use crate::nvshmem::state::settle::Settled;
+use crate::nvshmem::state::wait_idle::IdleGuard;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
@@ -87,12 +87,12 @@ impl<'m> Transfer<'m> {
     }
 
     /// Waits until no stream of this PE does anything with the memory that conflicts.
-    pub(crate) fn settle(&self, inner: &Inner, operation: &'static str) -> Result<Settled<'m>> {
+    pub(crate) fn wait_idle(&self, inner: &Inner, operation: &'static str) -> Result<IdleGuard<'m>> {
         self.local.check_access(operation)?;
         let local = (self.local.used(), self.access);
         match self.there.own {
-            true => inner.settle(operation, [local, (self.there.region.alloc, self.other())]),
-            false => inner.settle(operation, [local]),
+            true => inner.wait_idle(operation, [local, (self.there.region.alloc, self.other())]),
+            false => inner.wait_idle(operation, [local]),
         }
     }
 
@@ -103,8 +103,8 @@ impl<'m> Transfer<'m> {
         }
         inner.ready(operation)?;
         let _waits = SharedDeadline::begin();
-        let _beside = inner.settle_beside(operation)?;
-        let _settled = self.settle(inner, operation)?;
+        let _beside = inner.wait_idle_beside(operation)?;
+        let _idle = self.wait_idle(inner, operation)?;
         inner.on_host(operation, || f(self.raw()))
     }
 
@@ -122,9 +122,9 @@ impl<'m> Transfer<'m> {
         }
         inner.ready(operation)?;
         let _waits = SharedDeadline::begin();
-        drop(inner.settle_beside(operation)?);
+        drop(inner.wait_idle_beside(operation)?);
         // The stream is ordered after what comes meanwhile.
-        drop(self.settle(inner, operation)?);
+        drop(self.wait_idle(inner, operation)?);
         inner.on_own_stream(operation, TRANSFER, self, |stream| far(self.raw(), stream))
     }
 

@@ -54,7 +54,7 @@ impl Context {
         let value = Bits::of(OPERATION, value)?;
         inner.ready(OPERATION)?;
         let _waits = SharedDeadline::begin();
-        let beside = inner.settle_beside(OPERATION)?;
+        let beside = inner.wait_idle_beside(OPERATION)?;
         let (dest, number) = (there.region.ptr(), there.pe);
         if !inner.near[pe.0] {
             // A transport may not do for the host what it does for streams; the library ends the process then.
@@ -65,8 +65,8 @@ impl Context {
                 unsafe { sys::nvshmemx_putmem_on_stream(dest, word, bytes, number, stream) };
             });
         }
-        let _settled =
-            if there.own { Some(inner.settle(OPERATION, [(there.region.alloc, Access::Write)])?) } else { None };
+        let _idle =
+            if there.own { Some(inner.wait_idle(OPERATION, [(there.region.alloc, Access::Write)])?) } else { None };
         let pe = number;
         // SAFETY: symmetric memory of one element of that size, and a PE.
         inner.on_host(OPERATION, || unsafe {
@@ -93,9 +93,9 @@ impl Context {
         let size = Bits::of(OPERATION, T::ZERO)?;
         inner.ready(OPERATION)?;
         let _waits = SharedDeadline::begin();
-        let _beside = inner.settle_beside(OPERATION)?;
-        let _settled =
-            if there.own { Some(inner.settle(OPERATION, [(there.region.alloc, Access::Read)])?) } else { None };
+        let _beside = inner.wait_idle_beside(OPERATION)?;
+        let _idle =
+            if there.own { Some(inner.wait_idle(OPERATION, [(there.region.alloc, Access::Read)])?) } else { None };
         let (source, pe) = (there.region.ptr(), there.pe);
         // SAFETY: symmetric memory of one element of that size, and a PE that is near.
         let bits = inner.on_host(OPERATION, || unsafe {

@@ -2,7 +2,7 @@
 
 use super::inner::Inner;
 use super::order::OrderUse;
-use super::settle::Death;
+use super::wait_idle::Death;
 use super::wait_state::Awaited;
 use crate::cuda::{Busy, Lend, Quiet, Stream, undisturbing};
 use crate::deadline::Deadline;
@@ -151,7 +151,7 @@ impl Inner {
     pub(crate) fn wait_for_own_stream(&self, operation: &'static str) -> Result<()> {
         let deadline = SharedDeadline::within(self.timeout);
         self.watchdog.during_wait(operation, self.timeout, &Awaited::All, |waiting| {
-            self.stream.wait_unless(operation, &deadline, || waiting.in_vain())
+            self.stream.wait_unless(operation, &deadline, || waiting.departure_error())
         })
     }
 

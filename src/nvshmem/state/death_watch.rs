@@ -167,7 +167,7 @@ impl WaitState {
         let mut now = self.now();
         if now.calls == call && now.waits.is_some() {
             now.absent = Some(absent);
-            self.in_vain.store(call, Ordering::Release);
+            self.departed.store(call, Ordering::Release);
         }
     }
 

@@ -211,18 +211,18 @@ impl Inner {
     /// last meetings, says so, and all come again.
     pub(crate) fn free_all_dropped(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
         let devices = [self.device];
-        let (mut before, mut in_vain, mut busy) = (usize::MAX, 0, Busy::with(&devices));
+        let (mut before, mut idle_turns, mut busy) = (usize::MAX, 0, Busy::with(&devices));
         loop {
             // Beside a capture or work of another thread this PE frees nothing. Such a meeting is not in vain, until the deadline. Work that begins
             // later does not count: there may always be some.
             let is_ready = self.is_over_in_a_moment(&mut busy, &devices) || deadline.expired();
             let blocks = self.dropped.list()?.iter().filter(|(_, free)| *free).count();
             let teams = self.teams.free()?.len();
-            in_vain = if blocks + teams < before { 0 } else { in_vain + usize::from(is_ready) };
+            idle_turns = if blocks + teams < before { 0 } else { idle_turns + usize::from(is_ready) };
             before = blocks + teams;
             // So many meetings in vain, and all blocks and teams have had their turn.
             let turns = 2 + self.dropped.held().0 / AT_ONCE + 4 * teams.div_ceil(TEAMS);
-            let has_more = before > 0 && in_vain < turns;
+            let has_more = before > 0 && idle_turns < turns;
             if self.meet(&Plan { able: !has_more, ..Plan::new(operation, Kind::Finalize) })?.is_empty() {
                 return Ok(());
             }

@@ -120,7 +120,7 @@ impl Notes {
 
     /// This PE gives up on a meeting. Returns false if it may not, because another one has gone on from there.
     pub(super) fn gives_up(&self, point: Point, how: &str) -> bool {
-        let stands = self.settle("give up", point, &format!("{} {how}", self.pe));
+        let stands = self.decide("give up", point, &format!("{} {how}", self.pe));
         // If the store does not say, it gives up all the same: nothing else is left to it.
         stands.map_or(true, |stands| stands != PASSED.as_bytes())
     }
@@ -130,7 +130,7 @@ impl Notes {
     /// # Errors
     /// Those of the store: nobody knows then whether it may go on.
     pub(super) fn passes(&self, point: Point) -> Result<Option<Absent>> {
-        let stands = self.settle("meet", point, PASSED)?;
+        let stands = self.decide("meet", point, PASSED)?;
         let stands = String::from_utf8_lossy(&stands);
         let given_up = stands.split_once(' ').and_then(|(pe, how)| Some((pe.parse().ok()?, how.to_owned())));
         Ok(given_up.map(|(pe, how)| Absent::new(pe, how)))
@@ -138,7 +138,7 @@ impl Notes {
 
     /// What stands for a meeting when this PE has tried to leave `note` there. A store that has not answered may have taken the note, or not: it is
     /// asked again, for a while.
-    fn settle(&self, operation: &'static str, point: Point, note: &str) -> Result<Vec<u8>> {
+    fn decide(&self, operation: &'static str, point: Point, note: &str) -> Result<Vec<u8>> {
         persist(|| self.exchange.leave_first(operation, &meeting(point), note.as_bytes(), ASK))
     }
 

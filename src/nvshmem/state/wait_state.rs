@@ -41,8 +41,8 @@ pub(super) struct WaitState {
     pub(super) passed: Mutex<BTreeMap<u64, u64>>,
     /// Whether the others have been told that this PE takes part in nothing more.
     pub(super) has_left: AtomicBool,
-    /// The number of the call that waits in vain, or 0.
-    pub(super) in_vain: AtomicU64,
+    /// The number of the call that waits for a PE which has departed, or 0.
+    pub(super) departed: AtomicU64,
 }
 
 #[derive(Default)]

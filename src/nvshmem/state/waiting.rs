@@ -26,9 +26,9 @@ pub(crate) struct Waiting<'w> {
 
 impl Waiting<'_> {
     /// Returns the error of a wait for a PE that has ended or given up.
-    pub(crate) fn in_vain(&self) -> Option<Error> {
+    pub(crate) fn departure_error(&self) -> Option<Error> {
         let shared = self.shared;
-        if shared.in_vain.load(Ordering::Acquire) != self.number {
+        if shared.departed.load(Ordering::Acquire) != self.number {
             return None;
         }
         let Absent { pe, how, .. } = shared.now().absent.clone()?;
@@ -40,7 +40,7 @@ impl Waiting<'_> {
     /// learn of it, and none of them goes on from there. `detail` says for what it waits. Called again and again, each time after a
     /// check whether the wait is over.
     pub(crate) fn gives_up(&self, point: Point, detail: impl Fn() -> String) -> Option<Error> {
-        let error = match self.in_vain() {
+        let error = match self.departure_error() {
             Some(error) => error,
             None if !self.deadline.get().expired() || !self.is_up.replace(true) => return None,
             None => self.deadline.get().error(self.operation, detail()),
@@ -63,7 +63,7 @@ impl Waiting<'_> {
                 self.is_passed.set(true);
                 self.deadline.set(Deadline::after(self.timeout));
                 self.is_up.set(false);
-                shared.in_vain.store(0, Ordering::Release);
+                shared.departed.store(0, Ordering::Release);
                 return None;
             }
             shared.leaves();

@@ -36,13 +36,13 @@ impl Watchdog {
         start: &[u8],
         is_on: bool,
     ) -> Result<Self> {
-        let (now, note, over, in_vain, passed, has_left) = Default::default();
+        let (now, note, over, departed, passed, has_left) = Default::default();
         let exchange = exchange.filter(|exchange| place == Some((exchange.rank(), exchange.size())));
         // A single PE has no others to tell.
         let exchange = exchange.filter(|exchange| exchange.size() > 1);
         let questions = exchange.map(|exchange| Notes::new(exchange, start)).transpose()?.map(Questions::new);
         let questions = Mutex::new(questions);
-        let shared = Arc::new(WaitState { now, note, over, place, questions, passed, has_left, in_vain });
+        let shared = Arc::new(WaitState { now, note, over, place, questions, passed, has_left, departed });
         let thread = is_on.then(|| WaitState::start_watch(&shared)).transpose()?.map(Mutex::new);
         Ok(Self { shared, thread })
     }

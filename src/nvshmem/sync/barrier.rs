@@ -126,7 +126,7 @@ impl Context {
     fn together(&self, operation: &'static str, f: impl FnOnce()) -> Result<()> {
         let inner = self.inner();
         inner.ready(operation)?;
-        let _world = inner.settle_world(operation)?;
+        let _world = inner.wait_idle_world(operation)?;
         inner.on_host_with(operation, &Awaited::All, f)
     }
 }

@@ -33,7 +33,7 @@ impl Context {
     pub fn fence(&self) -> Result<()> {
         const OPERATION: &str = "Context::fence";
         self.inner().ready(OPERATION)?;
-        let _beside = self.inner().settle_beside(OPERATION)?;
+        let _beside = self.inner().wait_idle_beside(OPERATION)?;
         // SAFETY: the library runs.
         self.inner().on_host(OPERATION, || unsafe { sys::nvshmem_fence() })
     }

@@ -8,7 +8,7 @@ use crate::nvshmem::memory::slice::SymmetricSlice;
 use crate::nvshmem::memory::there::There;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::inner::Inner;
-use crate::nvshmem::state::settle::Settled;
+use crate::nvshmem::state::wait_idle::IdleGuard;
 use crate::sys;
 
 /// Since then the driver has streams write to mapped memory of their own, 12.5.
@@ -115,10 +115,10 @@ impl<'m> SignalAt<'m> {
     }
 
     /// Waits until no stream of this PE writes to it, where it is on this PE.
-    pub(crate) fn settle(&self, inner: &Inner, operation: &'static str) -> Result<Settled<'m>> {
+    pub(crate) fn wait_idle(&self, inner: &Inner, operation: &'static str) -> Result<IdleGuard<'m>> {
         match self.there.own {
-            true => inner.settle(operation, [(self.there.region.alloc, Access::Read)]),
-            false => inner.settle(operation, []),
+            true => inner.wait_idle(operation, [(self.there.region.alloc, Access::Read)]),
+            false => inner.wait_idle(operation, []),
         }
     }
 

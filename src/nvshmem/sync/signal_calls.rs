@@ -46,7 +46,7 @@ impl Context {
         inner.ready(OPERATION)?;
         let _waits = SharedDeadline::begin();
         // The stream is ordered after what comes meanwhile.
-        drop(signal.settle(inner, OPERATION)?);
+        drop(signal.wait_idle(inner, OPERATION)?);
         inner.on_own_stream(OPERATION, TRANSFER, &signal, |stream| signal.enqueue(stream))
     }
 
@@ -122,7 +122,7 @@ impl Context {
         Busy::check_legacy_order(OPERATION, inner.device)?;
         let region = word.local().region();
         let _waits = SharedDeadline::begin();
-        let _settled = inner.settle(OPERATION, [(region.alloc, Access::Read)])?;
+        let _idle = inner.wait_idle(OPERATION, [(region.alloc, Access::Read)])?;
         inner.idle_in_legacy_order(OPERATION)?;
         // A capture may have begun meanwhile.
         Busy::check_legacy_order(OPERATION, inner.device)?;

@@ -86,8 +86,8 @@ impl Team<'_> {
         let (inner, awaited) = (&self.inner, self.state.awaited());
         let _waits = SharedDeadline::begin();
         let _team =
-            inner.settle_order(operation, &self.state.order, Some(&awaited), "what the team does on streams")?;
-        let _world = if self.state.beside_world { Some(inner.settle_world(operation)?) } else { None };
+            inner.wait_idle_order(operation, &self.state.order, Some(&awaited), "what the team does on streams")?;
+        let _world = if self.state.beside_world { Some(inner.wait_idle_world(operation)?) } else { None };
         check(c, inner.on_host_with(operation, &awaited, || f(self.state.raw))?)
     }
 }

@@ -1,15 +1,10 @@
 //! Why a communicator has ended, by what its ranks say.
 
 use super::dump::Dump;
+use super::words::Told;
 
 /// Ranks that end within so many nanoseconds of the first one end because of the same.
 const TOGETHER: u64 = 1_000_000_000;
-
-/// What stands before the reason that somebody gave.
-const ABORTED: &str = ": the communicator was aborted: ";
-
-/// How a drop says that it was the end of a wait in vain, or of none: why, it does not know.
-const IN_FLIGHT: &str = "with work in flight";
 
 /// The dump of the rank that has ended first, if any has.
 pub struct Cause<'d>(Option<&'d Dump>);
@@ -27,27 +22,20 @@ impl<'d> Cause<'d> {
 
     /// In words.
     pub fn text(&self) -> Option<&'d str> {
-        self.0?.cause.as_deref().map(reason)
+        let dump = self.0?;
+        dump.reason.as_deref().or(dump.cause.as_deref())
     }
 
     /// `told`, which is what ranks have issued, and beside it why they have ended, if that says more: before it where it explains that.
-    pub fn beside(&self, told: &str) -> String {
-        match (self.0, self.text()) {
-            (Some(dump), Some(why))
-                if dump.ended_by("Gone") || dump.ended_by("Aborted") && !why.ends_with(IN_FLIGHT) =>
-            {
-                format!("it has ended: {why}; {told}")
+    pub fn beside(&self, told: Told) -> Told {
+        let text = match (self.0, self.text()) {
+            // A drop ends a wait in vain, or none: why, it does not know.
+            (Some(dump), Some(why)) if dump.ended_by("Gone") || dump.ended_by("Aborted") && !dump.is_dropped => {
+                format!("it has ended: {why}; {}", told.text)
             }
-            (Some(dump), Some(why)) if dump.ended_by("Nccl") => format!("{told} It has ended: {why}."),
-            _ => told.to_owned(),
-        }
+            (Some(dump), Some(why)) if dump.ended_by("Nccl") => format!("{} It has ended: {why}.", told.text),
+            _ => return told,
+        };
+        Told { text, says_why: true, ..told }
     }
-}
-
-/// A cause without the words that say that it is one.
-pub fn reason(cause: &str) -> &str {
-    cause
-        .split_once(ABORTED)
-        .filter(|(operation, why)| !operation.contains(' ') && !why.is_empty())
-        .map_or(cause, |(_, why)| why)
 }

@@ -147,9 +147,9 @@ impl Communicator {
         )
     }
 
-    /// What is said of it.
-    pub fn paragraph(&self, told: &str) -> String {
-        format!("{}, {} ranks: {told}", self.name(), self.size)
+    /// What stands before all that is said of it.
+    pub fn head(&self) -> String {
+        format!("{}, {} ranks: ", self.name(), self.size)
     }
 
     /// Whether it was split off from another one, with which it ends.
@@ -165,7 +165,8 @@ impl Communicator {
         let late = late::find(self.dumps.values(), self.size);
         let is_culprit = late.is_some();
         let told = late.unwrap_or_else(|| "nothing differs in what its ranks have issued".to_owned());
-        Some(Paragraph::new(self.paragraph(&format!("{told}. It has ended: {cause}.")), is_culprit))
+        let text = format!("{told}. It has ended: {cause}.");
+        Some(Paragraph { says_why: true, ..Paragraph::new(self.head(), text, is_culprit) })
     }
 
     pub fn cause(&self) -> Cause<'_> {

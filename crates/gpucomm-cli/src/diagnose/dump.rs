@@ -28,6 +28,10 @@ pub struct Dump {
     pub cause: Option<String>,
     /// Which variant of `gpucomm::Error` that is.
     pub kind: Option<String>,
+    /// The reason that somebody gave for an abort, if that is the cause.
+    pub reason: Option<String>,
+    /// Whether a drop has aborted it, as its work was not done.
+    pub is_dropped: bool,
     /// How it stands.
     pub state: String,
     pub waits: Option<String>,
@@ -102,6 +106,8 @@ impl Dump {
                 ),
                 cause: text(&communicator["cause"]),
                 kind: text(&communicator["cause_kind"]),
+                reason: text(&communicator["cause_reason"]).filter(|reason| !reason.is_empty()),
+                is_dropped: communicator["aborted_by"] == "drop",
                 state: text(&communicator["state"])?,
                 waits: text(&value["waits"]),
                 compares: text(&value["comparison"]).filter(|_| is_present(value)),

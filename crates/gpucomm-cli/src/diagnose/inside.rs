@@ -59,7 +59,7 @@ impl Communicator {
         if !out.is_empty() {
             let who: Vec<_> = out.iter().map(|dump| dump.rank).collect();
             let of: Vec<_> = out.iter().take(4).map(|dump| whereabouts(dump, since)).collect();
-            // Which those are NCCL alone is told.
+            // Which those are NCCL alone is told. The name of the method is all that a dump has of it.
             let left_out = methods.iter().any(|(method, ..)| method.starts_with("shrink"));
             let left_out = if left_out { ", as need not be who is left out" } else { "" };
             told.push(format!("{} {} not{left_out}: {}", ranks(&who), is(&who), of.join("; ")));

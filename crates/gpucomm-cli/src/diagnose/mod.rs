@@ -26,8 +26,7 @@ use communicator::Communicator;
 use crossing::Crossing;
 use dump::Dump;
 use holds::{Holds, View};
-use trouble::Told;
-use words::Paragraph;
+use words::{Paragraph, Told};
 
 use crate::failure::{Failure, Result};
 use crate::options::DiagnoseArgs;
@@ -131,33 +130,31 @@ fn of_dumps(all: &[Communicator]) -> Vec<Paragraph> {
     // First those who keep the others waiting, of this run.
     let aged = |(one, told): (&Communicator, Option<Told>)| {
         let (age, told) = (one.age(newest), told?);
-        Some((!age.is_empty(), Told { text: told.text + &age, ..told }))
+        Some((!age.is_empty(), one.head(), Told { text: told.text + &age, ..told }))
     };
     let crossed = crossings.iter().map(|Crossing { pair, text }| {
         let [one, other] = pair.map(|at| all[at].age(newest));
         let age = if one.is_empty() { other } else { one };
-        (!age.is_empty(), Told { text: format!("{text}{age}"), is_root: true })
+        (!age.is_empty(), String::new(), Told::new(format!("{text}{age}"), true))
     });
     let mut troubles: Vec<_> = crossed.chain(all.iter().zip(troubles).filter_map(aged)).collect();
-    troubles.sort_by_key(|(is_old, told)| (*is_old, !told.is_root));
-    let troubles = troubles.into_iter().map(|(_, told)| told);
+    troubles.sort_by_key(|(is_old, _, told)| (*is_old, !told.is_root));
+    let troubles = troubles
+        .into_iter()
+        .map(|(_, head, Told { text, says_why, .. })| Paragraph { says_why, ..Paragraph::new(head, text, true) });
     let ended = ended.into_iter().map(|(one, age)| Paragraph { text: one.text + &age, ..one });
-    for one in troubles.map(|told| Paragraph::new(told.text, true)).chain(ended) {
+    for one in troubles.chain(ended) {
         // What ends a communicator ends what was split off from it: once is enough.
-        let what = |text: &str| text.split_once(" ranks: ").map(|(_, what)| what.to_owned());
-        let is_cause = all
-            .iter()
-            .flat_map(Communicator::dumps)
-            .filter_map(|dump| dump.cause.as_deref())
-            .any(|cause| one.text.contains(cause::reason(cause)));
-        if !is_cause || !told.iter().any(|known| what(&known.text) == what(&one.text)) {
+        if !one.says_why || !told.iter().any(|known| known.text == one.text) {
             told.push(one);
         }
     }
     if told.is_empty() {
         // What was closed is of interest where there is nothing else.
         let is_open = |one: &&Communicator| !one.is_closed() || all.iter().all(Communicator::is_closed);
-        told.extend(all.iter().filter(is_open).map(|one| Paragraph::new(one.well() + &one.age(newest), false)));
+        told.extend(
+            all.iter().filter(is_open).map(|one| Paragraph::new(one.head(), one.well() + &one.age(newest), false)),
+        );
     }
     told
 }

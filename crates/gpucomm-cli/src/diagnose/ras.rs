@@ -53,7 +53,9 @@ fn read(path: &Path) -> Result<Option<(u64, Value)>> {
 
 fn words(answer: &Value) -> Vec<Paragraph> {
     match answer["communicators"].as_array().map(Vec::as_slice) {
-        None | Some([]) => vec![Paragraph::new("NCCL's RAS service knows of no communicator.".to_owned(), false)],
+        None | Some([]) => {
+            vec![Paragraph::new(String::new(), "NCCL's RAS service knows of no communicator.".to_owned(), false)]
+        }
         Some(all) => all.iter().map(communicator).collect(),
     }
 }
@@ -77,8 +79,8 @@ fn communicator(communicator: &Value) -> Paragraph {
         told.push("all ranks answer, and have issued as many collectives of each kind".to_owned());
     }
     let (hash, size) = (communicator["hash"].as_str().unwrap_or("?"), number(&communicator["size"]));
-    let text = format!("NCCL's RAS service, communicator {hash}, {size} ranks: {}.", told.join("; "));
-    Paragraph::new(text, is_culprit)
+    let head = format!("NCCL's RAS service, communicator {hash}, {size} ranks: ");
+    Paragraph::new(head, format!("{}.", told.join("; ")), is_culprit)
 }
 
 fn absent(rank: &Value) -> String {

@@ -7,20 +7,7 @@ use super::communicator::Communicator;
 use super::dump::{Dump, Entry};
 use super::holds::View;
 use super::whereabouts::{known, no_dump, whereabouts};
-use super::words::{has, is, ranks};
-
-/// What is wrong, in words.
-pub struct Told {
-    pub text: String,
-    /// Whether those are named who wait for nobody themselves.
-    pub is_root: bool,
-}
-
-impl Told {
-    fn root(text: String) -> Self {
-        Self { text, is_root: true }
-    }
-}
+use super::words::{Told, has, is, ranks};
 
 /// A message of which one end was made only: who has made it, who has not, and what it is.
 type Unmatched<'d> = (&'d Dump, &'d Dump, &'d Entry);
@@ -28,10 +15,9 @@ type Unmatched<'d> = (&'d Dump, &'d Dump, &'d Entry);
 impl Communicator {
     /// What is wrong, if something is.
     pub fn trouble(&self, view: View<'_>) -> Option<Told> {
-        let told = self.unstarted().or_else(|| self.heard()).map(Told::root);
-        let why = |told: Told| Told { text: self.cause().beside(&told.text), ..told };
-        let told = told.or_else(|| self.amiss(view).map(why));
-        told.map(|told| Told { text: self.paragraph(&told.text), ..told })
+        let heard = || self.heard().map(|text| Told { says_why: true, ..Told::root(text) });
+        let told = self.unstarted().map(Told::root).or_else(heard);
+        told.or_else(|| self.amiss(view).map(|told| self.cause().beside(told)))
     }
 
     /// What is wrong with what its ranks have issued.
@@ -136,7 +122,7 @@ impl Communicator {
             has(&waiting),
             entry.what
         );
-        Some(Told { text, is_root })
+        Some(Told::new(text, is_root))
     }
 
     /// Who waits in a comparison, for those that do not.
@@ -190,7 +176,7 @@ impl Communicator {
             "rank {} has called {}, and rank {} {verb} not made the other end; {end}{gone}.",
             more.rank, what.what, less.rank
         );
-        Some(Told { text, is_root: free.is_some() })
+        Some(Told::new(text, free.is_some()))
     }
 
     /// Ranks that are gone, where nobody waits in a collective.

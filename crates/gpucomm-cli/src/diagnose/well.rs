@@ -49,7 +49,7 @@ impl Communicator {
         if more > 0 {
             told.push(format!("{more} more wait"));
         }
-        self.paragraph(&format!("{}.", told.join("; ")))
+        format!("{}.", told.join("; "))
     }
 
     /// Ranks of which one has come to more messages than the other, in words.

@@ -3,19 +3,42 @@
 /// What is said of one communicator: clauses, with `; ` between them.
 #[derive(Debug, Clone)]
 pub struct Paragraph {
+    /// Of which it is said.
+    pub head: String,
     pub text: String,
     /// Whether it names what went wrong.
     pub is_culprit: bool,
+    /// Whether it says why the communicator has ended.
+    pub says_why: bool,
 }
 
 impl Paragraph {
-    pub fn new(text: String, is_culprit: bool) -> Self {
-        Self { text, is_culprit }
+    pub fn new(head: String, text: String, is_culprit: bool) -> Self {
+        Self { head, text, is_culprit, says_why: false }
     }
 
     /// The first clause, which says most, in a line of its own, and the others indented below it.
     pub fn layout(&self) -> String {
-        self.text.replace("; ", ";\n  ")
+        format!("{}{}", self.head, self.text).replace("; ", ";\n  ")
+    }
+}
+
+/// What is wrong, in words.
+pub struct Told {
+    pub text: String,
+    /// Whether those are named who wait for nobody themselves.
+    pub is_root: bool,
+    /// Whether it says why the communicator has ended.
+    pub says_why: bool,
+}
+
+impl Told {
+    pub fn new(text: String, is_root: bool) -> Self {
+        Self { text, is_root, says_why: false }
+    }
+
+    pub fn root(text: String) -> Self {
+        Self::new(text, true)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::gpus::{self, Gpu, Link};
+use crate::gpus::{Gpu, Link};
 
 /// A list of devices, or a text that says why there is none.
-pub fn describe() -> Value {
-    match gpus::all() {
+pub fn describe(gpus: &gpucomm::Result<Vec<Gpu>>) -> Value {
+    match gpus {
         Ok(gpus) => gpus.iter().map(one).collect(),
         Err(error) => error.to_string().into(),
     }

@@ -67,7 +67,10 @@ pub fn lines(info: &Value, verbose: bool) -> Vec<String> {
                 lines.extend(links(devices));
             }
         }
-        why => lines.push(no_gpu(&text(why))),
+        error => {
+            let why = if info["no_gpu"].is_null() { error } else { &info["no_gpu"] };
+            lines.push(format!("no usable GPU: {}", text(why)));
+        }
     }
     lines.push(String::new());
     lines.push(match info["backend"].as_str() {
@@ -131,14 +134,6 @@ fn tried(probe: &Value) -> Vec<String> {
         format!("  symmetric windows  {windows}"),
         format!("  all_reduce         {}", text(&probe["all_reduce"])),
     ]
-}
-
-/// The error says it in its own words, the operation first; what matters here is that there is none.
-fn no_gpu(why: &str) -> String {
-    match why.split_once("no usable GPU: ") {
-        Some((_, reason)) => format!("no usable GPU: {reason}"),
-        None => format!("no usable GPU: {why}"),
-    }
 }
 
 fn device(device: &Value) -> [String; 2] {

@@ -114,8 +114,10 @@ fn kind(text: &str) -> std::result::Result<ElementKind, String> {
         other => other,
     };
     match values::kinds(text).map(|List(kinds)| kinds) {
-        Ok(kinds) if kinds.len() == 1 && !kinds[0].name().starts_with("f8") => Ok(kinds[0]),
-        Ok(_) => Err("expected one type that NVSHMEM has".to_owned()),
+        Ok(kinds) => match kinds[..] {
+            [kind] if !matches!(kind, ElementKind::F8E4M3 | ElementKind::F8E5M2) => Ok(kind),
+            _ => Err("expected one type that NVSHMEM has".to_owned()),
+        },
         Err(text) => Err(text),
     }
 }

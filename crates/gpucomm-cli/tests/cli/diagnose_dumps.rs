@@ -282,13 +282,16 @@ fn a_directory_that_cannot_be_written_is_told() {
     assert_eq!(output.err.matches("dumps of the flight recorder are lost").count(), 1, "{}", output.err);
 }
 
+/// The cause of a rank that was dropped, and what else stands beside it.
+const DROPPED: &str = "\"drop: the communicator was aborted: rank 0 was dropped with work in flight\", \
+                       \"cause_reason\": \"rank 0 was dropped with work in flight\", \"aborted_by\": \"drop\"";
+
 /// Three ranks: the last one has issued one collective less, and has ended first, for this reason; its victims have ended by a drop.
 fn one_behind(name: &str, (state, cause, kind): (&str, &str, &str)) -> String {
     let place = Place::new(name);
-    let drop = "\"drop: the communicator was aborted: rank 0 was dropped with work in flight\"";
     let both = [all_reduce(1, 5), all_reduce(2, 6)].join(", ");
     for rank in 0..2 {
-        place.write_ended((rank, 3), 9_000_000_000, ("aborting", drop, "\"Aborted\""), &both);
+        place.write_ended((rank, 3), 9_000_000_000, ("aborting", DROPPED, "\"Aborted\""), &both);
     }
     place.write_ended((2, 3), 1_000_000_000, (state, cause, kind), &all_reduce(1, 5));
     place.told()
@@ -298,7 +301,8 @@ fn one_behind(name: &str, (state, cause, kind): (&str, &str, &str)) -> String {
 fn why_a_communicator_has_ended_comes_before_who_is_behind() {
     let behind = "rank 2 has not come to collective 2, all_reduce of 64 f32, sum; rank 2 has issued all_reduce of 64 f32, sum last, 0 ms before";
     let waits = "; ranks 0 and 1 have come to collective 2, all_reduce of 64 f32, sum.";
-    let cause = "\"abort: the communicator was aborted: rank 2 panicked: it is broken\"";
+    let cause = "\"abort: the communicator was aborted: rank 2 panicked: it is broken\", \
+                 \"cause_reason\": \"rank 2 panicked: it is broken\", \"aborted_by\": \"call\"";
     let expected = format!(
         "communicator 000000, 3 ranks: it has ended: rank 2 panicked: it is broken; {behind}, and is in no call of this communicator now{waits}"
     );
@@ -321,13 +325,12 @@ fn why_a_communicator_has_ended_comes_before_who_is_behind() {
 fn who_was_late_is_named() {
     let place = Place::new("late");
     let second = 1_000_000_000;
-    let late = "\"drop: the communicator was aborted: rank 0 was dropped with work in flight\"";
     for (rank, delay) in [(0, 0), (1, 20), (2, 0)] {
         // A moment before that, and another one later, are nothing.
         let entries =
             [all_reduce(1, 3 * second), all_reduce(2, (5 + delay) * second), all_reduce(3, (5 + delay) * second)];
         let time = u128::from((15 + delay) * second + rank);
-        let ended = ("aborting", late, "\"Aborted\"");
+        let ended = ("aborting", DROPPED, "\"Aborted\"");
         place.write_ended((usize::try_from(rank).unwrap(), 3), time, ended, &entries.join(", "));
     }
     let expected = "communicator 000000, 3 ranks: rank 1 has come to collective 2, all_reduce of 64 f32, sum, 20 s after ranks 0 and 2. It has \

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::messages::{collectives, is_collective_of};
 use super::of_checked;
-use super::of_clique::{behind, bytes, contradicted, in_order, in_vain, message, passed};
+use super::of_clique::{behind, bytes, contradicted, far_behind, in_order, message, passed};
 use crate::error::Result;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
@@ -110,7 +110,7 @@ pub(crate) fn before_group(calls: &[Call<'_>], members: &[&Inner], operation: &'
             if sequences.iter().any(|sequence| sequence.differs.is_some()) {
                 break;
             }
-            patience.wait(operation, members, in_vain(operation), slow, || behind(slow))?;
+            patience.wait(operation, members, far_behind(operation), slow, || behind(slow))?;
         }
     }
     for Progress { inner, in_process, at, differs, .. } in &sequences {

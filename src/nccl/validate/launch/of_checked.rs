@@ -45,7 +45,7 @@ impl Validator for OverExchange {
         inner.validation.over_exchange().into_iter().for_each(Self::leave);
     }
 
-    fn in_vain(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {
+    fn departure_error(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {
         self.death(|rank| needed::on_device(inner, rank, done, last))
     }
 

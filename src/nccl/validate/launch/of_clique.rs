@@ -43,7 +43,7 @@ impl Validator for InProcess {
         }
     }
 
-    fn in_vain(&self, inner: &Inner, _done: u64, last: u64) -> Option<Error> {
+    fn departure_error(&self, inner: &Inner, _done: u64, last: u64) -> Option<Error> {
         left_ranks::on_device(inner, last)
     }
 
@@ -85,7 +85,7 @@ fn collective(in_process: &InProcess, inner: &Inner, operation: &'static str, si
                 inner.issued.compares_no_more();
                 return Ok(entry);
             }
-            Turn::Wait => patience.wait(operation, &[inner], in_vain(operation), inner, || behind(inner))?,
+            Turn::Wait => patience.wait(operation, &[inner], far_behind(operation), inner, || behind(inner))?,
             Turn::Differs => {
                 let difference = in_process.signatures.differ(inner.rank, signature);
                 return Err(contradicted(in_process, inner, operation, &difference));
@@ -214,7 +214,7 @@ pub(super) fn message(in_process: &InProcess, call: &Call<'_>, end: End, peer: u
             Ok(Connects::if_first(call.count > 0 && !history.knows_peer(peer, end)))
         }
         Err(theirs) => {
-            Err(in_process.signatures.settle_message((rank, end), peer, theirs, message).error(call.operation))
+            Err(in_process.signatures.verdict_on_message((rank, end), peer, theirs, message).error(call.operation))
         }
     }
 }
@@ -253,7 +253,7 @@ pub(super) fn contradicted(
     operation: &'static str,
     difference: &Difference,
 ) -> Error {
-    match in_process.signatures.settle(difference, || inner.refusal(operation)) {
+    match in_process.signatures.verdict_on(difference, || inner.refusal(operation)) {
         Ok(verdict) => verdict.error(operation),
         Err(error) => error,
     }
@@ -266,7 +266,7 @@ pub(crate) fn class(call: &Call<'_>, count: usize, all: u64) -> u64 {
 }
 
 /// Finds ranks that wait in vain for others to come to what they have issued long ago.
-pub(crate) fn in_vain(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
+pub(crate) fn far_behind(operation: &'static str) -> impl Fn(&Inner) -> Option<Error> {
     move |inner| left_ranks::far_behind(inner, operation)
 }
 

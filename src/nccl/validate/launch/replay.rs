@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::messages::launched;
 use super::of_checked;
 use super::of_clique::{
-    behind, contradicted, exchange, in_vain, is_too_late, messages_in_order, point_in_order, too_late,
+    behind, contradicted, exchange, far_behind, is_too_late, messages_in_order, point_in_order, too_late,
 };
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
@@ -75,7 +75,7 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
         }
         if open.len() == before {
             let slow = parts[slow].inner;
-            let waited = patience.wait(OPERATION, &members, in_vain(OPERATION), slow, || behind(slow));
+            let waited = patience.wait(OPERATION, &members, far_behind(OPERATION), slow, || behind(slow));
             waited.map_err(|error| match error {
                 // Ranks in other processes have been told.
                 Error::Timeout { .. } if before == all && announced.iter().all(Option::is_none) => {
@@ -127,6 +127,8 @@ fn message(in_process: &InProcess, inner: &Inner, (peer, end, numbers): &(usize,
             Err(too_late(in_process, inner, peer, Word::new(end, message), OPERATION))
         }
         Ok(_) => Ok(()),
-        Err(theirs) => Err(in_process.signatures.settle_message((rank, end), peer, theirs, message).error(OPERATION)),
+        Err(theirs) => {
+            Err(in_process.signatures.verdict_on_message((rank, end), peer, theirs, message).error(OPERATION))
+        }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::kind::Operation;
 use crate::options::kind_name;
-use crate::options::nvshmem::NvshmemOptions;
+use crate::options::nvshmem::{Issue, NvshmemOptions};
 use crate::perf::row::RankInfo;
 use crate::perf::table;
 
@@ -82,7 +82,7 @@ pub fn header(setup: &Setup<'_>) -> Vec<String> {
     ];
     lines.extend(setup.pes.iter().map(table::device));
     lines.push("#".to_owned());
-    lines.push(format!("#{:>10}{}", operation.name(), if issue.name() == "host" { "" } else { "_on_stream" }));
+    lines.push(format!("#{:>10}{}", operation.name(), if *issue == Issue::Host { "" } else { "_on_stream" }));
     lines.push(match operation {
         Operation::Put | Operation::Get | Operation::PutSignal => {
             format!(

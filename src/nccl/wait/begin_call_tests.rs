@@ -13,7 +13,7 @@ fn all_threads_have_one_order() {
     let inner = |rank| -> &Inner { clique.rank(rank).inner() };
     let held = inner(1).try_lock().unwrap();
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| enter_all(&[inner(2), inner(1), inner(0)], "test").map(drop));
+        let waits = scope.spawn(|| begin_calls(&[inner(2), inner(1), inner(0)], "test").map(drop));
         while inner(0).try_lock().is_some() {
             std::thread::sleep(Duration::from_millis(1));
         }

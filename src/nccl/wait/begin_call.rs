@@ -13,7 +13,7 @@ use crate::sys;
 impl Inner {
     /// The lock and the handle, for one operation; the handle is live during a visit only, see [`Inner::inside`].
     #[inline]
-    pub(crate) fn enter(&self, operation: &'static str) -> Result<(Locked<'_, Guarded>, sys::ncclComm_t)> {
+    pub(crate) fn begin_call(&self, operation: &'static str) -> Result<(Locked<'_, Guarded>, sys::ncclComm_t)> {
         let guard = match self.try_lock() {
             Some(guard) => guard,
             None => self.wait_for_lock(operation)?,
@@ -24,41 +24,45 @@ impl Inner {
         Ok((guard, self.handle().raw()))
     }
 
-    /// Enters beside those that this thread has entered already, whose locks come before this one, or are the same.
+    /// Enters beside those that this thread has locked already, whose locks come before this one, or are the same.
     #[inline]
-    pub(crate) fn enter_with<'a>(&'a self, others: &mut LockedAll<'a, Guarded>, operation: &'static str) -> Result<()> {
+    pub(crate) fn begin_call_with<'a>(
+        &'a self,
+        others: &mut LockedAll<'a, Guarded>,
+        operation: &'static str,
+    ) -> Result<()> {
         if self.join(others) {
             return if self.is_active() { Ok(()) } else { Err(self.dead(operation)) };
         }
-        others.add(self.enter(operation)?.0);
+        others.add(self.begin_call(operation)?.0);
         Ok(())
     }
 
     /// The lock, as long as the communicator is active, or was revoked and has stopped: for who makes others of it.
-    pub(crate) fn enter_to_divide(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
+    pub(crate) fn begin_call_to_divide(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
         let deadline = SharedDeadline::within(self.timeout());
-        let entered = deadline.until(|| {
+        let locked = deadline.until(|| {
             self.ended_error(operation).or_else(|| self.suspended_error(operation)).map_or(Ok(()), Err)?;
             // What stops it has no lock, and a call that is being stopped may have it.
             let still = self.is_active() || self.has_stopped();
             Ok(self.try_lock().filter(|_| still))
         })?;
-        entered.ok_or_else(|| busy(self, operation, &deadline))
+        locked.ok_or_else(|| busy(self, operation, &deadline))
     }
 
     /// The lock, as long as the communicator is suspended.
     #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
-    fn enter_to_resume(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
+    fn begin_call_to_resume(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
         let deadline = SharedDeadline::within(self.timeout());
-        let entered = deadline.until(|| {
+        let locked = deadline.until(|| {
             self.not_suspended_error(operation).map_or(Ok(()), Err)?;
             Ok(self.try_lock().filter(|_| self.is_suspended()))
         })?;
-        entered.ok_or_else(|| busy(self, operation, &deadline))
+        locked.ok_or_else(|| busy(self, operation, &deadline))
     }
 
-    /// As [`Inner::enter`], without a wait. Returns `None` if another thread has the lock, or the communicator has ended.
-    pub(crate) fn try_enter(&self) -> Option<(Locked<'_, Guarded>, sys::ncclComm_t)> {
+    /// As [`Inner::begin_call`], without a wait. Returns `None` if another thread has the lock, or the communicator has ended.
+    pub(crate) fn try_begin_call(&self) -> Option<(Locked<'_, Guarded>, sys::ncclComm_t)> {
         self.try_lock().filter(|_| self.is_active()).map(|guard| (guard, self.handle().raw()))
     }
 
@@ -80,39 +84,39 @@ impl Inner {
 }
 
 /// The lock and the handle of each of several communicators.
-pub(crate) type Entered<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
+pub(crate) type LockedRanks<'a> = Vec<(Locked<'a, Guarded>, sys::ncclComm_t)>;
 
-/// Enters all of `members`, ranks of one communicator, in the one order that all threads have, so that two of them cannot wait for each other's locks: the ranks of a
+/// Begins a call on all of `members`, ranks of one communicator, in the one order that all threads have, so that two of them cannot wait for each other's locks: the ranks of a
 /// clique that was split off may be in another one.
-pub(crate) fn enter_all<'a>(members: &[&'a Inner], operation: &'static str) -> Result<Entered<'a>> {
-    in_order(members, |inner| inner.enter(operation))
+pub(crate) fn begin_calls<'a>(members: &[&'a Inner], operation: &'static str) -> Result<LockedRanks<'a>> {
+    in_order(members, |inner| inner.begin_call(operation))
 }
 
 /// The same, where they may have been revoked: for who makes others of them.
-pub(crate) fn enter_all_to_divide<'a>(
+pub(crate) fn begin_calls_to_divide<'a>(
     members: &[&'a Inner],
     operation: &'static str,
 ) -> Result<Vec<Locked<'a, Guarded>>> {
-    in_order(members, |inner| inner.enter_to_divide(operation))
+    in_order(members, |inner| inner.begin_call_to_divide(operation))
 }
 
 /// The same, where they are suspended.
 #[cfg_attr(not(nccl_ge_2_29_7), allow(dead_code))]
-pub(crate) fn enter_all_to_resume<'a>(
+pub(crate) fn begin_calls_to_resume<'a>(
     members: &[&'a Inner],
     operation: &'static str,
 ) -> Result<Vec<Locked<'a, Guarded>>> {
-    in_order(members, |inner| inner.enter_to_resume(operation))
+    in_order(members, |inner| inner.begin_call_to_resume(operation))
 }
 
-fn in_order<'a, R>(members: &[&'a Inner], enter: impl Fn(&'a Inner) -> Result<R>) -> Result<Vec<R>> {
+fn in_order<'a, R>(members: &[&'a Inner], begin: impl Fn(&'a Inner) -> Result<R>) -> Result<Vec<R>> {
     let mut order: Vec<_> = (0..members.len()).collect();
     order.sort_unstable_by_key(|&at| members[at].order);
-    let mut entered: Vec<_> = members.iter().map(|_| None).collect();
+    let mut locked: Vec<_> = members.iter().map(|_| None).collect();
     for at in order {
-        entered[at] = Some(enter(members[at])?);
+        locked[at] = Some(begin(members[at])?);
     }
-    Ok(entered.into_iter().flatten().collect())
+    Ok(locked.into_iter().flatten().collect())
 }
 
 /// Begins a visit to each of `members`, or none. The caller holds their locks, and ends the visits.
@@ -145,5 +149,5 @@ pub(crate) fn busy(inner: &Inner, operation: &'static str, deadline: &Deadline) 
 }
 
 #[cfg(all(test, gpucomm_emulator))]
-#[path = "entry_tests.rs"]
+#[path = "begin_call_tests.rs"]
 mod tests;

@@ -7,7 +7,7 @@ use super::inner::Inner;
 use super::order::Order;
 use super::wait_state::Awaited;
 use super::waiting::Waiting;
-use crate::cuda::{Access, Lends, Turns, Used, Waits, waited_in_vain};
+use crate::cuda::{Access, Lends, Turns, Used, Waits, last_timeout};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::shared_deadline::SharedDeadline;
@@ -20,11 +20,11 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Memory, or an order, with which no stream does anything that conflicts, and no graph is launched that uses it, for as long as this is there.
 #[must_use]
-pub(crate) struct Settled<'m> {
+pub(crate) struct IdleGuard<'m> {
     turns: Turns<'m>,
 }
 
-impl Settled<'_> {
+impl IdleGuard<'_> {
     /// Whether it keeps anybody from anything.
     pub(crate) fn is_held(&self) -> bool {
         !self.turns.is_empty()
@@ -43,7 +43,7 @@ pub(super) struct Death(Cell<Option<Deadline>>);
 impl Death {
     /// Returns the error if the wait ends because of it.
     pub(super) fn ends(&self, inner: &Inner, waiting: &Waiting<'_>) -> Option<Error> {
-        let error = waiting.in_vain()?;
+        let error = waiting.departure_error()?;
         let patience = self.0.take().unwrap_or_else(|| Deadline::after(UNKNOWN));
         let ends = patience.expired() || inner.waits_for_pes();
         self.0.set(Some(patience));
@@ -53,11 +53,11 @@ impl Death {
 
 impl Inner {
     /// Waits, for no longer than the timeout, until `memory` can be used on the host.
-    pub(crate) fn settle<'m, const N: usize>(
+    pub(crate) fn wait_idle<'m, const N: usize>(
         &self,
         operation: &'static str,
         memory: [(&'m dyn Used, Access); N],
-    ) -> Result<Settled<'m>> {
+    ) -> Result<IdleGuard<'m>> {
         let _waits = SharedDeadline::begin();
         let waits = Waits { operation, timeout: || self.timeout, refusal: || None };
         let turns = Turns::of(waits, memory.iter().map(|(used, _)| used.tracker()))?;
@@ -71,29 +71,29 @@ impl Inner {
                 self.poll_local(operation, &SharedDeadline::within(self.timeout), what, over)?;
             }
         }
-        Ok(Settled { turns })
+        Ok(IdleGuard { turns })
     }
 
     /// Waits until nothing is under way on the streams of the library itself: a call on the host would come after it, and wait within the library.
-    pub(crate) fn settle_beside(&self, operation: &'static str) -> Result<Settled<'_>> {
-        self.settle_order(operation, &self.beside, None, "transfers of a scope on a stream")
+    pub(crate) fn wait_idle_beside(&self, operation: &'static str) -> Result<IdleGuard<'_>> {
+        self.wait_idle_order(operation, &self.beside, None, "transfers of a scope on a stream")
     }
 
     /// Waits until nothing is under way that PEs do together on streams of this one.
-    pub(crate) fn settle_world(&self, operation: &'static str) -> Result<Settled<'_>> {
+    pub(crate) fn wait_idle_world(&self, operation: &'static str) -> Result<IdleGuard<'_>> {
         let what = "what all PEs do together, on a stream of this PE";
-        self.settle_order(operation, &self.world, Some(&Awaited::All), what)
+        self.wait_idle_order(operation, &self.world, Some(&Awaited::All), what)
     }
 
     /// Waits until nothing is under way that has a place in `order`. `awaited` are the PEs that have to come to the call behind
     /// it; `None` if it needs no other PE.
-    pub(crate) fn settle_order<'o>(
+    pub(crate) fn wait_idle_order<'o>(
         &self,
         operation: &'static str,
         order: &'o Order,
         awaited: Option<&Awaited>,
         what: &str,
-    ) -> Result<Settled<'o>> {
+    ) -> Result<IdleGuard<'o>> {
         let _waits = SharedDeadline::begin();
         let waits = Waits { operation, timeout: || self.timeout, refusal: || None };
         let turns = Turns::of(waits, [order.tracker()])?;
@@ -104,7 +104,7 @@ impl Inner {
                 None => self.poll_local(operation, &deadline, what, || order.is_done())?,
             }
         }
-        Ok(Settled { turns })
+        Ok(IdleGuard { turns })
     }
 
     /// Waits until `done`, before a call to which these PEs have to come. The wait ends if one of them has ended.
@@ -117,7 +117,7 @@ impl Inner {
         mut done: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
         self.watchdog.during_wait(operation, self.timeout, awaited, |waiting| {
-            deadline.poll(operation, || what.to_owned(), || waiting.in_vain().map_or_else(&mut done, Err))
+            deadline.poll(operation, || what.to_owned(), || waiting.departure_error().map_or_else(&mut done, Err))
         })
     }
 
@@ -147,7 +147,7 @@ impl Inner {
     /// of it in vain, that counts; where that was a moment ago, it is not waited for again.
     pub(crate) fn deadline_of_work(&self, deadline: &Deadline) -> Deadline {
         let again = if self.left.was_added_to() { Duration::ZERO } else { AGAIN };
-        deadline.sooner(waited_in_vain(self.device).min(deadline.remaining().saturating_sub(again)))
+        deadline.sooner(last_timeout(self.device).min(deadline.remaining().saturating_sub(again)))
     }
 
     /// As [`poll`](Self::poll), for work of the device. As long as a stream stands still for which somebody has waited in vain, that time
@@ -163,7 +163,7 @@ impl Inner {
         let again = Deadline::after(AGAIN);
         self.poll(operation, deadline, awaited, what, || {
             let is_done = done()?;
-            if !is_done && again.expired() && deadline.sooner(waited_in_vain(self.device)).expired() {
+            if !is_done && again.expired() && deadline.sooner(last_timeout(self.device)).expired() {
                 return Err(deadline.error(operation, what.to_owned()));
             }
             Ok(is_done)

@@ -23,7 +23,7 @@ const KEPT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 struct Spent {
     /// The end of its last wait that was in vain.
-    in_vain: Instant,
+    timeout: Instant,
     /// The end of its last wait.
     last: Instant,
     /// How long those in vain took, one right after the other.
@@ -41,7 +41,7 @@ fn last() -> Option<Spent> {
 
 /// How long this thread has waited in vain until a moment ago.
 pub(super) fn spent() -> Duration {
-    let counts = |spent: &Spent| spent.last.elapsed() < AT_ONCE && spent.in_vain.elapsed() < KEPT;
+    let counts = |spent: &Spent| spent.last.elapsed() < AT_ONCE && spent.timeout.elapsed() < KEPT;
     last().filter(counts).map_or(Duration::ZERO, |spent| spent.time)
 }
 
@@ -58,9 +58,9 @@ impl Wait {
     }
 
     /// The next waits of this thread have less time.
-    pub(super) fn was_in_vain(self) {
+    pub(super) fn record_timeout(self) {
         let (now, time) = (Instant::now(), self.spent + self.start.elapsed());
-        let _ = SPENT.try_with(|spent| spent.set(Some(Spent { in_vain: now, last: now, time })));
+        let _ = SPENT.try_with(|spent| spent.set(Some(Spent { timeout: now, last: now, time })));
     }
 
     /// It was not in vain. The next waits of this thread come right after it: what the thread has spent before still
@@ -80,11 +80,6 @@ pub(super) fn busy(members: &[Arc<Inner>]) -> Vec<Stream> {
     streams.filter(|stream| !stream.is_drained().unwrap_or(true)).collect()
 }
 
-/// How long a failed wait for `stream` took, if the stream has made no progress since.
-pub(super) fn waited_for(stream: &Stream) -> Duration {
-    stream.given_up().map_or(Duration::ZERO, |error| error.waited())
-}
-
 /// The length of the longest late wait for work of `inner` that may go on. Does not call CUDA: kernels
 /// of `inner` still run, and may hold up such a call.
 pub(crate) fn may_have_waited(inner: &Inner) -> Duration {
@@ -93,7 +88,7 @@ pub(crate) fn may_have_waited(inner: &Inner) -> Duration {
 }
 
 /// A wait for `streams` has ended with `late`, a [`Error::Timeout`].
-pub(super) fn give_up(streams: &[Stream], late: &Error) {
+fn give_up(streams: &[Stream], late: &Error) {
     streams.iter().for_each(|stream| stream.give_up_all(late));
 }
 
