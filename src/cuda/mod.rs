@@ -151,7 +151,7 @@ pub use memory::views::slice_mut::{AsSliceMut, SliceMut};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::busy::Busy;
 #[cfg(feature = "nccl")]
-pub(crate) use order::busy::{are_busy, may_be_busy};
+pub(crate) use order::busy::{are_busy, has_independent_work, may_be_busy};
 #[cfg(feature = "nvshmem")]
 pub(crate) use order::busy::{give_up_on, last_timeout};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]

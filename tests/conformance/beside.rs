@@ -8,8 +8,11 @@ use std::time::Instant;
 use gpucomm::cuda::multicast::Multicast;
 use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::nccl::{AbortOutcome, InitOptions};
-use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
+use gpucomm::{
+    Clique, Communicator, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream, group,
+};
 
+use crate::support::process::{Role, spawn_all};
 use crate::support::{places, quick, rank_counts, slower, still_works, watched};
 
 /// How the clique ends.
@@ -325,5 +328,98 @@ fn two_aborts_at_once() {
             let done = |stream: &Stream| stream.synchronize().unwrap();
             streams.iter().chain(&others.unwrap()).for_each(done);
         }
+    });
+}
+
+/// What a child process does; nothing when the tests are run by hand with `--ignored`.
+#[test]
+#[ignore = "the body of child processes"]
+fn child() {
+    if Role::of_this_process("starts").is_some() {
+        let (stream, other) = (Stream::new(places()[0]).unwrap(), Stream::new(places()[0]).unwrap());
+        let clique = Clique::init_all(&places()[..1]).unwrap();
+        let mut x = DeviceBuffer::from_slice(&stream, &[1.0_f32; 4]).unwrap();
+        stream.synchronize().unwrap();
+        let open = hold(&other);
+        quick(slower(1.0), || clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap());
+        drop(open);
+    }
+}
+
+/// With `NCCL_SET_STACK_SIZE=1`, the start of a communicator makes what the first operation needs.
+#[test]
+fn a_first_operation_of_a_process_that_made_its_memory_before() {
+    watched(60.0, || {
+        let mut children = spawn_all("beside::child", "starts", 1, &[("NCCL_SET_STACK_SIZE", "1")]);
+        children.remove(0).finish(slower(50.0)).assert_success();
+    });
+}
+
+/// NCCL would wait inside the driver, where no deadline reaches it. So the crate waits before.
+#[test]
+fn the_first_operation_of_a_process() {
+    watched(60.0, || {
+        let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
+        let clique = Clique::init_all_with(&places()[..1], &options).unwrap();
+        let (stream, other) = (Stream::new(places()[0]).unwrap(), Stream::new(places()[0]).unwrap());
+        let mut x = DeviceBuffer::from_slice(&stream, &[3.0_f32; 4]).unwrap();
+        let open = hold(&other);
+        let late = clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap_err();
+        assert!(matches!(late, Error::Timeout { .. }) && late.to_string().contains("NCCL_SET_STACK_SIZE"), "{late}");
+        let late = group(|g| g.all_reduce(clique.rank(0), InPlace(&mut x), ReduceOp::Sum, &stream)).unwrap_err();
+        assert!(matches!(late, Error::Timeout { .. }), "{late}");
+        drop(open);
+        // Nothing was submitted, so the communicator goes on.
+        clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
+        assert_eq!(x.to_vec(&stream).unwrap(), [3.0; 4]);
+    });
+}
+
+/// A call that the driver holds up launches its kernel afterwards. So its communicator is not revoked before: a
+/// revoke frees memory that the kernel uses. Only the first operation of a process is held up.
+fn inside_the_driver(end: fn(&Communicator)) {
+    watched(90.0, move || {
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        let devices = &places()[..2];
+        let options = InitOptions { timeout: slower(8.0), ..InitOptions::default() };
+        let clique = Clique::init_all_with(devices, &options).unwrap();
+        let other = Stream::new(devices[0]).unwrap();
+        std::thread::scope(|scope| {
+            let call = |rank: usize| {
+                let (comm, stream) = (clique.rank(rank), Stream::new(devices[rank]).unwrap());
+                comm.all_reduce_scalar(1_u32, ReduceOp::Sum, &stream)
+            };
+            let first = scope.spawn(move || call(0));
+            // It waits for the other rank, and has found the device idle.
+            std::thread::sleep(slower(0.5));
+            let open = hold(&other);
+            let second = scope.spawn(move || call(1));
+            std::thread::sleep(slower(0.5));
+            end(clique.rank(0));
+            // An abort would have revoked the communicator by now.
+            std::thread::sleep(slower(6.0));
+            drop(open);
+            for call in [first, second] {
+                let ended = call.join().unwrap();
+                assert!(ended.is_err(), "{ended:?}");
+            }
+        });
+        drop(clique);
+        still_works(2);
+    });
+}
+
+#[test]
+fn an_abort_of_a_call_inside_the_driver() {
+    inside_the_driver(|comm| assert_eq!(comm.aborter().abort("not wanted"), AbortOutcome::StillRunning));
+}
+
+#[test]
+fn a_revoke_of_a_call_inside_the_driver() {
+    inside_the_driver(|comm| {
+        let late = comm.revoke("not wanted");
+        assert!(late.is_err(), "{late:?}");
     });
 }

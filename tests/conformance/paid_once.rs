@@ -9,7 +9,7 @@ use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, Pinned
 
 use crate::split::sum;
 use crate::support::process::{Role, spawn_all};
-use crate::support::{Rig, assert_names, is_thorough, places, rank_counts, slower, watched};
+use crate::support::{Rig, assert_names, is_thorough, places, rank_counts, slower, still_works, watched};
 
 const CHILD: &str = "paid_once::child";
 
@@ -30,9 +30,9 @@ fn child() {
 
 /// Occupies a stream of the device until the other end of the channel is dropped.
 fn occupied(device: Device) -> (Stream, Sender<()>) {
-    // On GPUs the first start of a process waits for the device, as it loads kernels.
+    // The first operation of a process waits for the device.
     static FIRST: std::sync::Once = std::sync::Once::new();
-    FIRST.call_once(|| drop(Clique::init_all(&[device]).unwrap()));
+    FIRST.call_once(|| still_works(places().len()));
     let stream = Stream::new(device).unwrap();
     let (let_go, until) = channel::<()>();
     stream.launch_host(move || drop(until.recv())).unwrap();
@@ -48,12 +48,7 @@ fn at_work(streams: &[Stream], timeout: Duration) -> Clique {
 }
 
 fn begun(devices: &[Device], timeout: Duration) -> Clique {
-    let clique = Clique::init_all_with(devices, &InitOptions { timeout, ..InitOptions::default() }).unwrap();
-    // The first operation connects the ranks, and the first of a process loads kernels: on GPUs both wait for the device.
-    if gpucomm::backend() != gpucomm::Backend::Emulator {
-        let _ = clique.spmd(|comm| sum(comm, &Stream::new(comm.device())?));
-    }
-    clique
+    Clique::init_all_with(devices, &InitOptions { timeout, ..InitOptions::default() }).unwrap()
 }
 
 /// Enqueues an operation of a clique on these streams.

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::gate;
 use super::in_flight::ENTRY;
@@ -55,6 +56,15 @@ impl Stream {
     }
 }
 
+/// How many of these functions are running.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether one of them is running now, on any device.
+#[cfg(feature = "nccl")]
+pub(super) fn is_running() -> bool {
+    RUNNING.load(Ordering::Relaxed) > 0
+}
+
 struct Task {
     run: Box<dyn FnOnce() + Send>,
     panics: Arc<Panics>,
@@ -68,5 +78,7 @@ unsafe extern "C" fn run_task(data: *mut c_void) {
     // SAFETY: as the caller promises.
     let task = unsafe { Box::from_raw(data.cast::<Task>()) };
     let Task { run, panics } = *task;
+    RUNNING.fetch_add(1, Ordering::Relaxed);
     as_host_function(|| panics.catch(run));
+    RUNNING.fetch_sub(1, Ordering::Relaxed);
 }

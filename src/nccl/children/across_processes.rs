@@ -32,10 +32,12 @@ pub(super) fn meet<'a>(
     promised: &mut Promised<'a>,
 ) -> Result<Vec<(usize, Place)>, Failure> {
     let deadline = SharedDeadline::within(inner.timeout());
+    // A revoke ends the wait of a call that began before it.
+    let was_active = inner.is_active();
+    let over = || if was_active { inner.refusal(operation) } else { inner.ended_error(operation) };
     let party = match plan.signature() {
         Some(signature) => {
-            let grows = matches!(plan, Plan::Grow(_));
-            round(operation, inner, checked, (signature, grows), &deadline).map_err(|error| match error {
+            round(operation, inner, checked, signature, &over, &deadline).map_err(|error| match error {
                 // A revoke leaves the communicator as it is here. The others may rely on this rank.
                 Error::Revoked { .. } => {
                     inner.validation.announce_end(inner.rank, &error);
@@ -45,14 +47,14 @@ pub(super) fn meet<'a>(
             })?
         }
         None => {
-            // A rank that is not ready does not let the others rely on it.
-            promise(operation, inner, &deadline).map_err(Failure::late)?;
-            inner.redeem();
-            outside_of_sequence(operation, inner, checked, (plan, place), &deadline)?
+            // A rank that is not ready does not let the others rely on it. A revoke that comes later waits until this rank has
+            // entered NCCL, or has withdrawn: otherwise the others would wait for it there.
+            promise(operation, inner, promised, &deadline).map_err(Failure::late)?;
+            return outside_of_sequence(operation, inner, checked, (plan, place), &over, &deadline)
+                .inspect(|_| inner.issued.compares_no_more());
         }
     };
-    promise(operation, inner, &deadline)?;
-    promised.add(inner);
+    promise(operation, inner, promised, &deadline)?;
     inner.issued.compares_no_more();
     Ok(party)
 }
@@ -62,7 +64,8 @@ fn round(
     operation: &'static str,
     inner: &Inner,
     checked: &OverExchange,
-    (signature, grows): (Signature, bool),
+    signature: Signature,
+    over: &dyn Fn() -> Option<Error>,
     deadline: &Deadline,
 ) -> Result<Vec<(usize, Place)>> {
     let round = checked.announce(vec![signature], Vec::new(), inner.timeout())?;
@@ -74,9 +77,7 @@ fn round(
         };
         let absent = || checked.absent(&round, &missing);
         comparison.waits(inner, absent);
-        // Only an active communicator grows, so a revoke ends the wait too.
-        let over = if grows { inner.refusal(operation) } else { inner.ended_error(operation) };
-        if let Some(error) = over {
+        if let Some(error) = over() {
             return Err(error);
         }
         if deadline.expired() {
@@ -93,6 +94,7 @@ fn outside_of_sequence(
     inner: &Inner,
     checked: &OverExchange,
     (plan, place): (&Plan, &Place),
+    over: &dyn Fn() -> Option<Error>,
     deadline: &Deadline,
 ) -> Result<Vec<(usize, Place)>, Failure> {
     let mut arrival = checked.arrive(plan, place.clone());
@@ -111,7 +113,7 @@ fn outside_of_sequence(
         };
         comparison.waits(inner, absent);
         let late = || deadline.error(operation, absent());
-        let Some(error) = inner.ended_error(operation).or_else(|| deadline.expired().then(late)) else { continue };
+        let Some(error) = over().or_else(|| deadline.expired().then(late)) else { continue };
         return match checked.withdraw(operation, &arrival) {
             Ok(Some(party)) => Ok(party),
             Ok(None) => Err(Failure::late(comparison.failed(error))),
@@ -123,10 +125,17 @@ fn outside_of_sequence(
 }
 
 /// Promises visits to `inner`. Waits while it is being stopped by a revoke.
-fn promise(operation: &'static str, inner: &Inner, deadline: &Deadline) -> Result<()> {
-    let promised = deadline.until(|| match inner.promise_division() {
+fn promise<'a>(
+    operation: &'static str,
+    inner: &'a Inner,
+    promised: &mut Promised<'a>,
+    deadline: &Deadline,
+) -> Result<()> {
+    let had = deadline.until(|| match inner.promise_division() {
         true => Ok(Some(())),
         false => inner.ended_error(operation).map_or(Ok(None), Err),
     })?;
-    promised.ok_or_else(|| deadline.error(operation, format!("rank {} is still being stopped", inner.rank)))
+    had.ok_or_else(|| deadline.error(operation, format!("rank {} is still being stopped", inner.rank)))?;
+    promised.add(inner);
+    Ok(())
 }

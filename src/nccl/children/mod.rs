@@ -29,7 +29,8 @@ fn failed(members: &[&Inner], operation: &'static str, interruptible: bool, erro
         announce(&error);
         return error;
     }
-    let refusal = members.iter().filter(|_| revoked && interruptible).find_map(|inner| inner.refusal(operation));
+    let interrupted = revoked && interruptible && matches!(error, Error::Nccl { .. });
+    let refusal = members.iter().filter(|_| interrupted).find_map(|inner| inner.refusal(operation));
     if let Some(refusal) = refusal {
         // NCCL's parent keeps what the interrupted call has counted and sent. A later call would take it for its own.
         let reason = format!("NCCL was inside {operation} when it was revoked, after which nothing can be made of it");

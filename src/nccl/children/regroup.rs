@@ -251,6 +251,8 @@ pub(super) fn meet<'a>(
     plan: &Plan,
     places: &[regroup::Place],
 ) -> Result<(Promised<'a>, Vec<Party>), Failure> {
+    // A revoke ends the wait of a call that began before it.
+    let are_active = members.iter().all(|inner| inner.is_active());
     let mut promised = Promised::default();
     let mut waiting: SmallVec<[Waiting<'a>; 4]> = SmallVec::new();
     let mut parties = vec![Party::new(); members.len()];
@@ -297,8 +299,7 @@ pub(super) fn meet<'a>(
                     }
                     awaited.look(plan.others(inner.rank, inner.size), missing);
                     let dead = || inner.ended_error(operation);
-                    // Only an active communicator grows.
-                    let revoked = || matches!(plan, Plan::Grow(_)).then(|| inner.refusal(operation)).flatten();
+                    let revoked = || are_active.then(|| inner.refusal(operation)).flatten();
                     let left = || left_ranks::at_regroup(inner, operation, awaited.missing(), &plan.describe());
                     let absent = || format!("rank {}: {}", inner.rank, awaited.describe(plan));
                     comparison.waits(inner, absent);

@@ -2,6 +2,7 @@
 
 mod captured;
 pub(crate) mod connect;
+mod first_launch;
 pub(crate) mod graph_usage;
 #[cfg(nccl_ge_2_31)]
 mod group_config;

@@ -2,7 +2,7 @@
 //!
 //! [`one`] submits a single call, and [`group`] several as one group of NCCL. In both, the steps are
 //! 1. check the call by itself: [`itself`], [`captured`];
-//! 2. wait for room in the launch queues, before any lock is taken;
+//! 2. wait for room in the launch queues, before any lock is taken, and for the device: [`first_launch`];
 //! 3. lock the communicators, in the order in which all threads lock them;
 //! 4. have the ranks agree: [`Validator::before_launch`] and [`before_group`];
 //! 5. connect the ranks, if NCCL would do so within the call: [`connect`];
@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use super::captured;
 use super::connect;
 use super::connect::{Besides, Promised};
+use super::first_launch;
 use super::group_parts;
 use super::group_parts::Parts;
 use super::in_group::outside_of_groups;
@@ -58,6 +59,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     captured::check(call)?;
     let _waits = SharedDeadline::begin();
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
+    first_launch::wait(call)?;
     let (mut guard, handle) = inner.begin_call(call.operation)?;
     captured::wait_for_launches(call)?;
     let read = call.origins(&guard.works);
@@ -129,6 +131,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         let cost = if fits { *cost } else { LAUNCH };
         make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
     }
+    calls.iter().try_for_each(first_launch::wait)?;
     let launched = {
         let mut locked = LockedAll::new();
         for inner in &inners {

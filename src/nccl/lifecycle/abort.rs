@@ -308,7 +308,9 @@ fn get_ready(inner: &Arc<Inner>) -> (bool, AfterAbort<Inner>) {
         // To revoke this rank also wakes calls inside the communicators that share its resources.
         let sharers_are_left = || soon.expired() || teardown.are_left(|other| other.order == inner.order);
         let is_due = blocks || (is_left && (registers || teardown.must_revoke(inner)) && sharers_are_left());
-        if interrupt::IS_POSSIBLE && is_due && !revoked {
+        // Another rank may launch a kernel later that writes to this one.
+        let in_driver = || inner.local_ranks.ranks().iter().any(|rank| interrupt::waits_in_driver(rank));
+        if interrupt::IS_POSSIBLE && is_due && !revoked && !in_driver() {
             let _turn = inner.shared_lock().map(|lock| lock.turn());
             // A revoke does not wait for launches that NCCL does not know, and frees memory of
             // other ranks that they use. The flags of the abort stop those.

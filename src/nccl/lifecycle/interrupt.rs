@@ -11,6 +11,12 @@
 //! Nothing may be freed before the revoke has returned: it goes on using the communicator when the
 //! threads that it woke have left.
 //!
+//! A call may also wait inside the driver, which the flag does not end: for example, the first launch
+//! of a kernel that needs more local memory than any before it waits for the whole device. When the
+//! other work there is done, the call launches its kernel, which uses what a revoke has freed
+//! meanwhile. So no rank of a process is revoked while a thread inside one of them may wait for work
+//! that goes on without them: [`waits_in_driver`].
+//!
 //! A revoke takes the flag back when it is done, and works once. A thread that is not waiting for a
 //! peer then, but comes to that later, out of a slow call of the driver, waits for ever. So a call
 //! counts as blocked after several seconds only. That holds for a clique, too: its ranks meet
@@ -19,15 +25,18 @@
 //! remains: a call that is slower than that, and waits for a peer afterwards, never returns, and
 //! its communicator is never freed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(nccl_ge_2_28_7)]
 use std::sync::mpsc;
 use std::time::Duration;
 
 #[cfg(nccl_ge_2_28_7)]
 use crate::cuda::Stream;
+use crate::cuda::{Device, Event, has_independent_work};
 use crate::deadline::Deadline;
 use crate::error::Result;
-#[cfg(nccl_ge_2_28_7)]
+use crate::lock::Mutex;
 use crate::nccl::rank::helper::aside;
 use crate::nccl::rank::inner::Inner;
 
@@ -35,6 +44,9 @@ use crate::nccl::rank::inner::Inner;
 /// call, and less than [`GRACE`](crate::nccl::lifecycle::abort::GRACE), so that an abort is done
 /// within that.
 pub(crate) const BLOCKED: Duration = Duration::from_secs(5);
+
+/// How long the driver takes to make an event if no thread has its lock, at most.
+const ANSWERS: Duration = Duration::from_millis(300);
 
 /// How long kernels take to leave after the flag was raised.
 #[cfg(nccl_ge_2_28_7)]
@@ -57,8 +69,40 @@ impl<'a> Interruption<'a> {
 
     /// Whether a thread is inside that does not leave by itself, and has not for so long.
     pub(super) fn is_due(&self) -> bool {
-        !self.inner.is_left() && (self.soon.expired() || self.inner.is_stuck())
+        !self.inner.is_left() && (self.soon.expired() || self.inner.is_stuck()) && !waits_in_driver(self.inner)
     }
+}
+
+/// Whether a thread is inside NCCL on `inner` that may wait in the driver for work on the device
+/// that goes on without this rank. It launches its kernel afterwards.
+pub(super) fn waits_in_driver(inner: &Inner) -> bool {
+    !inner.is_left() && has_independent_work(inner.device) && is_driver_locked(inner.device)
+}
+
+/// Whether a thread of this process waits inside the driver for `device`, with the lock of the driver.
+/// To make an event takes that lock. Another thread makes it, as it may wait for ever.
+fn is_driver_locked(device: Device) -> bool {
+    /// The devices for which a thread makes an event, and whether it has done so.
+    static ASKED: Mutex<Vec<(Device, Arc<AtomicBool>)>> = Mutex::new(Vec::new());
+
+    let answered = {
+        let mut asked = ASKED.lock();
+        asked.retain(|(_, answered)| !answered.load(Ordering::Acquire));
+        match asked.iter().find(|(asked, _)| *asked == device) {
+            Some((_, answered)) => Arc::clone(answered),
+            None => {
+                let answered = Arc::new(AtomicBool::new(false));
+                asked.push((device, Arc::clone(&answered)));
+                let answer = Arc::clone(&answered);
+                aside("gpucomm-ask", move || {
+                    drop(Event::new(device));
+                    answer.store(true, Ordering::Release);
+                });
+                answered
+            }
+        }
+    };
+    !Deadline::after(ANSWERS).wait(|| answered.load(Ordering::Acquire))
 }
 
 /// Wraps `ncclCommRevoke`: returns when the device has left, and NCCL is done.

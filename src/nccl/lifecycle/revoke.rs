@@ -24,17 +24,17 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
         return Err(Error::InvalidUsage { operation, reason });
     }
     let cause = Error::Revoked { operation, reason: reason.to_owned() };
-    let (members, revoked): (Vec<_>, Vec<_>) = {
+    let members = {
         let _alone = lock_marking();
         // A rank that was closed cannot be revoked, and the other ranks cannot go on without it.
         inner.ended_error(operation).or_else(|| inner.suspended_error(operation)).map_or(Ok(()), Err)?;
         let members = inner.local_ranks.mark_revoked(&cause);
-        let revoked = members.iter().filter(|member| member.mark_revoked(cause.clone())).cloned().collect();
-        (members, revoked)
+        for member in members.iter().filter(|member| member.mark_revoked(cause.clone())).cloned() {
+            // An abort that marks it from now on frees it after this, on the same thread.
+            member.clone().helper().run(move || stop(&member));
+        }
+        members
     };
-    for member in revoked {
-        member.clone().helper().run(move || stop(&member));
-    }
     let left = || members.iter().find(|member| member.is_revoked() && !member.has_stopped());
     let deadline = Deadline::after(inner.timeout());
     deadline.wait(|| left().is_none());
@@ -47,8 +47,8 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
 
 /// Stops `inner`, which was marked revoked, on its own thread. Aborts it if that fails.
 fn stop(inner: &Inner) {
-    // An abort that has come since it was marked runs on this thread, too. NCCL may have freed the rank.
-    if !inner.is_revoked() {
+    // The thread of another rank may have freed it.
+    if inner.has_ended() {
         return;
     }
     let interruption = Interruption::of(inner);
@@ -56,10 +56,13 @@ fn stop(inner: &Inner) {
     // process get that far before one is revoked: NCCL then frees the buffers by which it receives,
     // and kernels of the other ranks would go on writing there.
     let members = inner.local_ranks.ranks();
-    // A thread that never leaves does not keep the other ranks from being stopped.
+    // A thread that never leaves does not keep the other ranks from being stopped, unless it launches
+    // a kernel later.
     let patience = Deadline::after(2 * BLOCKED);
     let are_left = || members.iter().all(|member| member.is_left());
-    wait_until(|| are_left() || interruption.is_due() || (inner.is_left() && patience.expired()));
+    let in_driver = || members.iter().any(|member| interrupt::waits_in_driver(member));
+    let is_due = || interruption.is_due() || (inner.is_left() && patience.expired());
+    wait_until(|| are_left() || (is_due() && !in_driver()));
     let woken = !inner.is_left();
     // NCCL does not wait for launches of graphs that it does not know: it takes its flag back and
     // ends its threads, and they run afterwards.

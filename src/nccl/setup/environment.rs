@@ -121,6 +121,12 @@ pub(crate) fn registers_allocated() -> bool {
     *SAID.get_or_init(|| said().is_some_and(|(value, _)| !is_zero(&value)))
 }
 
+/// Whether NCCL makes the local memory of its kernels when a communicator starts. Read once, as NCCL does.
+pub(crate) fn sets_stack_size() -> bool {
+    static SAID: OnceLock<bool> = OnceLock::new();
+    *SAID.get_or_init(|| is_one("NCCL_SET_STACK_SIZE") == Some(true))
+}
+
 /// What stands for this host, where the environment or the files say so.
 pub(crate) fn host_id() -> Option<String> {
     seen("NCCL_HOSTID", |name| std::env::var_os(name), &files()).map(|(value, _)| value)

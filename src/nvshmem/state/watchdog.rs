@@ -174,7 +174,8 @@ impl Watchdog {
             let _ = thread.lock().recv_timeout(TAKE);
         }
         // The destructor of the store may be the user's.
-        if let Some(questions) = self.shared.questions.lock().take() {
+        let questions = self.shared.questions.lock().take();
+        if let Some(questions) = questions {
             let within = TAKE + questions.lingers();
             callbacks::drop_within(questions, within);
         }

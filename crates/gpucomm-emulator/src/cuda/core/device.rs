@@ -31,6 +31,8 @@ pub(crate) struct Device {
     waits: AtomicU64,
     /// See [`crate::cuda::core::device`].
     pub driver: RwLock<()>,
+    /// This process has launched a kernel of NCCL here.
+    communicated: AtomicBool,
     channels: [Channel; CHANNELS],
     /// How many streams were ever made.
     made: AtomicUsize,
@@ -130,6 +132,7 @@ impl Device {
             begun: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             driver: RwLock::new(()),
+            communicated: AtomicBool::new(false),
             channels: Default::default(),
             made: AtomicUsize::new(0),
             legacy: OnceLock::new(),
@@ -267,6 +270,15 @@ pub(crate) fn pass_driver(device: &Device) {
 pub(crate) fn wait_for_device(device: &Device) {
     let _alone = lock_driver(device);
     device.synchronize();
+}
+
+/// Waits for the device before the first kernel of NCCL: it needs more local memory than any before it. As was seen on H200s, the
+/// driver then waits for everything on the device, and holds its lock.
+#[cfg(feature = "nccl")]
+pub(crate) fn make_local_memory(device: &Device) {
+    if settings().driver_lock > 0 && !device.communicated.swap(true, Ordering::AcqRel) {
+        wait_for_device(device);
+    }
 }
 
 /// Waits for one device after the other.

@@ -16,6 +16,7 @@ use crate::nccl::basics::encryption;
 use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
 use crate::nccl::basics::unique_id;
+use crate::nccl::basics::variables;
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::registry;
 use crate::nccl::state::resources::Resources;
@@ -121,6 +122,9 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
         refuse(&segment, comm, &text)
     })?;
     let device = device::device(comm.device).map_err(|error| cuda("the device", error))?;
+    if variables::switch("NCCL_SET_STACK_SIZE") == Some(true) {
+        device::make_local_memory(device);
+    }
     segment.own(comm.rank).device.store(device.number(), Ordering::Relaxed);
     let _ = comm.segment.set(segment.clone());
     register::announce(&segment, comm.rank);

@@ -284,6 +284,13 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
             false => Err(failed(cudaError::cudaErrorStreamCaptureInvalidated)),
         };
     }
+    device::make_local_memory(device::device(comm.device).map_err(failed)?);
+    if comm.is_revoked() {
+        report::violation(format!(
+            "{name} of rank {} launches a kernel after a revoke has freed what it uses: the driver held it up meanwhile",
+            comm.rank
+        ));
+    }
     let others: Vec<_> = others.into_iter().map(|stream| stream.0).collect();
     let mut launched = comm.resources.progress.launched.lock();
     let run = Box::new(BatchRun::new(&comm, name, epoch, operations, &mut launched));
