@@ -492,54 +492,58 @@ fn an_end_is_told_by_a_store_that_has_stalled() {
 /// once, and not once for each.
 #[test]
 fn a_late_call_beside_a_store_that_stalls() {
-    const MANY: usize = 6;
     watched(120.0, || {
         for _ in rank_counts(&[2]) {
-            let (place, stalls, given_up) = (Threads::new(2), Arc::new(AtomicBool::new(false)), Barrier::new(2));
-            let (place, stalls, given_up) = (&place, &stalls, &given_up);
-            let rank = |rank: usize| -> Result<()> {
-                let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
-                let store = HookedStore(Stalling { store: place.store(rank)?, stalls: own });
-                let exchange = Exchange::join(store)?.within(slower(40.0));
-                let options = InitOptions { timeout: slower(40.0), checked: true, ..InitOptions::default() };
-                let stream = Stream::new(places()[rank])?;
-                let start = || {
-                    // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
-                    let comm = unsafe { Communicator::init_rank_over(places()[rank], &exchange, &options) }?;
-                    // From the third one on, what a call says needs no store.
-                    (0..4).try_for_each(|_| sum(&comm, &stream))?;
-                    Ok(comm)
-                };
-                let comms = (0..MANY).map(|_| start()).collect::<Result<Vec<_>>>()?;
-                exchange.barrier()?;
-                if rank == 0 {
-                    let timeout = slower(1.0);
-                    comms.iter().for_each(|comm| comm.set_timeout(timeout));
-                    let zeros = |_| DeviceBuffer::<f32>::zeroed(&stream, 4);
-                    let mut buffers = (0..MANY).map(zeros).collect::<Result<Vec<_>>>()?;
-                    stalls.store(true, Ordering::Relaxed);
-                    let begin = Instant::now();
-                    let late = group(|g| {
-                        let mut all = comms.iter().zip(&mut buffers);
-                        all.try_for_each(|(comm, x)| g.all_reduce(comm, InPlace(x), ReduceOp::Sum, &stream))
-                    });
-                    let took = begin.elapsed();
-                    stalls.store(false, Ordering::Relaxed);
-                    given_up.wait();
-                    assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
-                    assert!(took < timeout + slower(3.5), "{took:?}");
-                } else {
-                    given_up.wait();
-                }
-                Ok(())
-            };
-            std::thread::scope(|scope| {
-                let rank = &rank;
-                let ranks = [0, 1].map(|one| scope.spawn(move || rank(one)));
-                ranks.into_iter().for_each(|rank| rank.join().expect("no panic").expect("no error"));
-            });
+            let [one, many] = [1, 6].map(beside_a_store_that_stalls);
+            assert!(many < one * 2 + slower(1.0), "{one:?} with one communicator, {many:?} with six");
         }
     });
+}
+
+/// How long a group of these communicators takes whose timeout is a second.
+fn beside_a_store_that_stalls(communicators: usize) -> Duration {
+    let (place, stalls, given_up) = (Threads::new(2), Arc::new(AtomicBool::new(false)), Barrier::new(2));
+    let (place, stalls, given_up) = (&place, &stalls, &given_up);
+    let rank = |rank: usize| -> Result<Duration> {
+        let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
+        let store = HookedStore(Stalling { store: place.store(rank)?, stalls: own });
+        let exchange = Exchange::join(store)?.within(slower(40.0));
+        let options = InitOptions { timeout: slower(40.0), checked: true, ..InitOptions::default() };
+        let stream = Stream::new(places()[rank])?;
+        let start = || {
+            // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
+            let comm = unsafe { Communicator::init_rank_over(places()[rank], &exchange, &options) }?;
+            // From the third one on, what a call says needs no store.
+            (0..4).try_for_each(|_| sum(&comm, &stream))?;
+            Ok(comm)
+        };
+        let comms = (0..communicators).map(|_| start()).collect::<Result<Vec<_>>>()?;
+        exchange.barrier()?;
+        if rank == 1 {
+            given_up.wait();
+            return Ok(Duration::ZERO);
+        }
+        comms.iter().for_each(|comm| comm.set_timeout(slower(1.0)));
+        let zeros = |_| DeviceBuffer::<f32>::zeroed(&stream, 4);
+        let mut buffers = (0..communicators).map(zeros).collect::<Result<Vec<_>>>()?;
+        stalls.store(true, Ordering::Relaxed);
+        let begin = Instant::now();
+        let late = group(|g| {
+            let mut all = comms.iter().zip(&mut buffers);
+            all.try_for_each(|(comm, x)| g.all_reduce(comm, InPlace(x), ReduceOp::Sum, &stream))
+        });
+        let took = begin.elapsed();
+        stalls.store(false, Ordering::Relaxed);
+        given_up.wait();
+        assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+        Ok(took)
+    };
+    std::thread::scope(|scope| {
+        let rank = &rank;
+        let [first, second] = [0, 1].map(|one| scope.spawn(move || rank(one)));
+        second.join().expect("no panic").expect("no error");
+        first.join().expect("no panic").expect("no error")
+    })
 }
 
 /// Ranks of a checked communicator, each on a thread of its own. What `rank` makes of it is used after it was dropped.
