@@ -29,9 +29,10 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
         // A rank that was closed cannot be revoked, and the other ranks cannot go on without it.
         inner.ended_error(operation).or_else(|| inner.suspended_error(operation)).map_or(Ok(()), Err)?;
         let members = inner.local_ranks.mark_revoked(&cause);
-        for member in members.iter().filter(|member| member.mark_revoked(cause.clone())).cloned() {
+        for member in members.iter().filter(|member| member.mark_revoked(cause.clone())) {
+            let stopped = Arc::clone(member);
             // An abort that marks it from now on frees it after this, on the same thread.
-            member.clone().helper().run(move || stop(&member));
+            member.helper().run(move || stop(&stopped));
         }
         members
     };
