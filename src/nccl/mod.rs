@@ -109,7 +109,6 @@ mod end;
 mod enqueue;
 mod flight;
 mod group;
-mod group_operations;
 #[cfg(nccl_ge_2_29)]
 mod grow;
 mod handover;

@@ -1,5 +1,0 @@
-//! The operations of a communicator.
-
-mod collectives;
-mod messages;
-mod variable;
