@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::Exchange;
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{AllReduce, At, Blocking, Lane, Op, Rank, Request, Shutdown, World, WorldOptions};
+use gpucomm::world::{At, Blocking, Lane, Op, Rank, Request, Shutdown, World, WorldOptions, requests};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, Launch, ReduceOp, Result, Stream};
 
 fn number(name: &str, default: usize) -> usize {
@@ -25,13 +25,13 @@ fn rounds() -> usize {
 }
 
 /// A sum that remembers when it was submitted, and tells when it had been looked at, when its rank came to it, and when the communicator had it.
-struct Timed {
-    sum: AllReduce<InPlace<DeviceBuffer<f32>>>,
+struct Timed<R> {
+    sum: R,
     submitted: Instant,
     after: [Duration; 3],
 }
 
-impl Request for Timed {
+impl<R: Request<Back = DeviceBuffer<f32>>> Request for Timed<R> {
     type Back = (DeviceBuffer<f32>, [Duration; 3]);
 
     fn operation(&self) -> &'static str {
@@ -122,7 +122,7 @@ fn one(rank: &Rank, together: &Barrier, pause: Duration) -> Result<Vec<[Duration
     for _ in 0..rounds() {
         std::thread::sleep(pause);
         together.wait();
-        let sum = AllReduce::new(InPlace(x), Op::Sum);
+        let sum = requests::all_reduce(InPlace(x), Op::Sum);
         let timed = Timed { sum, submitted: Instant::now(), after: [Duration::ZERO; 3] };
         let (back, after) = rank.submit(timed).wait()?;
         x = back;

@@ -4,7 +4,7 @@
 //! cargo run --example world_ring --features emulator,world
 //! ```
 
-use gpucomm::world::{Rank, Recv, Send, World};
+use gpucomm::world::{Rank, World, requests};
 use gpucomm::{Device, DeviceBuffer, Result, Stream};
 
 fn main() -> Result<()> {
@@ -21,7 +21,7 @@ fn main() -> Result<()> {
             .map(|(rank, (own, other))| {
                 let (next, before) = ((rank.rank() + 1) % size, (rank.rank() + size - 1) % size);
                 // One request: both go at the same time.
-                rank.submit((Send::new(own, next), Recv::new(other, before)))
+                rank.submit((requests::send(own, next), requests::recv(other, before)))
             })
             .collect();
         for answer in answers {

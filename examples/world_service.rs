@@ -17,7 +17,7 @@ async fn task(world: &World, number: u32) -> Result<()> {
             let rank = rank.lane(&lane);
             // Where the queue is full this task waits, and no thread.
             let room = rank.room().await?;
-            answers.push(room.submit(gpucomm::world::AllReduce::new(InPlace(x), Op::Sum)));
+            answers.push(room.submit(gpucomm::world::requests::all_reduce(InPlace(x), Op::Sum)));
         }
         for answer in answers {
             let x = answer.await?;

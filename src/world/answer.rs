@@ -283,33 +283,36 @@ fn told_already<B>(operation: &'static str) -> Failed<B> {
 /// # }
 /// ```
 #[must_use = "dropped, the request is cancelled"]
-pub struct Answer<R: Request> {
-    shared: Arc<Shared<R>>,
+pub struct Answer<B> {
+    shared: Arc<dyn Answered<B>>,
 }
 
-impl<R: Request> fmt::Debug for Answer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Answer").field(&self.shared).finish()
-    }
+/// A request whose answer is awaited.
+trait Answered<B>: Send + Sync + fmt::Debug {
+    fn operation(&self) -> &'static str;
+    fn poll_ready(&self, context: &mut Context<'_>) -> bool;
+    fn take(&self) -> Outcome<B>;
+    fn is_ready(&self) -> bool;
+    fn cancel(&self) -> bool;
+    fn leave(&self);
 }
 
-impl<R: Request> Answer<R> {
-    pub(super) fn of(shared: &Arc<Shared<R>>) -> Self {
-        Self { shared: Arc::clone(shared) }
+impl<R: Request> Answered<R::Back> for Shared<R> {
+    fn operation(&self) -> &'static str {
+        self.meta.operation
     }
 
-    /// Whether there is one; who asks is told when there is.
-    pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> bool {
+    fn poll_ready(&self, context: &mut Context<'_>) -> bool {
         let is_over = |state: &State<R>| matches!(state.stage, Stage::Over(_) | Stage::Told);
         {
-            let Some(state) = forked::lock(&self.shared.state) else { return true };
+            let Some(state) = forked::lock(&self.state) else { return true };
             if is_over(&state) {
                 return true;
             }
             // The threads that would answer are not in a forked child.
-            if let Err(error) = refuse_in_child(self.shared.meta.operation, "CUDA") {
+            if let Err(error) = refuse_in_child(self.meta.operation, "CUDA") {
                 drop(state);
-                self.shared.refuse(Reason::Failed, error);
+                self.refuse(Reason::Failed, error);
                 return true;
             }
             if state.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
@@ -318,7 +321,7 @@ impl<R: Request> Answer<R> {
         }
         // Wakers are user code: none is cloned or dropped under the lock, which threads take on which others depend.
         let mut waker = Some(context.waker().clone());
-        let mut state = self.shared.state();
+        let mut state = self.state();
         let over = is_over(&state);
         if !over {
             std::mem::swap(&mut state.waker, &mut waker);
@@ -327,10 +330,9 @@ impl<R: Request> Answer<R> {
         over
     }
 
-    /// Takes the outcome. To be called only when it is ready.
-    pub(super) fn take(&mut self) -> Outcome<R> {
-        let operation = self.shared.meta.operation;
-        let Some(mut state) = forked::lock(&self.shared.state) else { return Err(lost_by_a_fork(operation)) };
+    fn take(&self) -> Outcome<R::Back> {
+        let operation = self.meta.operation;
+        let Some(mut state) = forked::lock(&self.state) else { return Err(lost_by_a_fork(operation)) };
         match std::mem::replace(&mut state.stage, Stage::Told) {
             Stage::Over(ended) => {
                 drop(state);
@@ -345,9 +347,44 @@ impl<R: Request> Answer<R> {
         }
     }
 
+    fn is_ready(&self) -> bool {
+        forked::lock(&self.state).is_none_or(|state| matches!(state.stage, Stage::Over(_)))
+    }
+
+    fn cancel(&self) -> bool {
+        Shared::cancel(self)
+    }
+
+    fn leave(&self) {
+        Shared::leave(self);
+    }
+}
+
+impl<B> fmt::Debug for Answer<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Answer").field(&self.shared).finish()
+    }
+}
+
+impl<B> Answer<B> {
+    pub(super) fn of<R: Request<Back = B>>(shared: &Arc<Shared<R>>) -> Self {
+        let shared: Arc<Shared<R>> = Arc::clone(shared);
+        Self { shared }
+    }
+
+    /// Whether there is one; who asks is told when there is.
+    pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> bool {
+        self.shared.poll_ready(context)
+    }
+
+    /// Takes the outcome. To be called only when it is ready.
+    pub(super) fn take(&mut self) -> Outcome<B> {
+        self.shared.take()
+    }
+
     /// Whether there is one.
     pub fn is_ready(&self) -> bool {
-        forked::lock(&self.shared.state).is_none_or(|state| matches!(state.stage, Stage::Over(_)))
+        self.shared.is_ready()
     }
 
     /// Cancels the request, unless it has begun; whether it was cancelled. Its answer has the buffers then.
@@ -377,15 +414,15 @@ impl<R: Request> Answer<R> {
     ///
     /// # Errors
     /// Why there is no result, with the buffers.
-    pub fn wait(self) -> Outcome<R> {
-        wait_for(self, None).unwrap_or_else(|answer| Err(told_already(answer.shared.meta.operation)))
+    pub fn wait(self) -> Outcome<B> {
+        wait_for(self, None).unwrap_or_else(|answer| Err(told_already(answer.shared.operation())))
     }
 
     /// Waits for it for so long at most; gives itself back where there is none yet. The time that [`into_back`](Request::into_back) of a request
     /// of your own takes comes on top: this thread runs it.
     ///
     /// ```
-    /// # use gpucomm::world::{Recv, World};
+    /// # use gpucomm::world::World;
     /// # use gpucomm::{Device, DeviceBuffer, Stream};
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
@@ -403,20 +440,20 @@ impl<R: Request> Answer<R> {
     ///
     /// # Errors
     /// Itself.
-    pub fn wait_for(self, timeout: Duration) -> Result<Outcome<R>, Self> {
+    pub fn wait_for(self, timeout: Duration) -> Result<Outcome<B>, Self> {
         wait_for(self, Some(Deadline::after(timeout)))
     }
 }
 
-impl<R: Request> Future for Answer<R> {
-    type Output = Outcome<R>;
+impl<B> Future for Answer<B> {
+    type Output = Outcome<B>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<R>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<B>> {
         if self.poll_ready(context) { Poll::Ready(self.take()) } else { Poll::Pending }
     }
 }
 
-impl<R: Request> Drop for Answer<R> {
+impl<B> Drop for Answer<B> {
     fn drop(&mut self) {
         self.shared.leave();
     }

@@ -38,7 +38,7 @@ pub struct Capabilities {
 
 /// A request for it. All ranks ask together, as they make a window.
 #[derive(Debug, Default)]
-pub struct Ask(Option<Capabilities>);
+struct Ask(Option<Capabilities>);
 
 /// The first version with floats of eight bits.
 const FLOAT8: Version = Version::new(2, 24, 0);
@@ -101,7 +101,7 @@ impl World {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn capabilities(&self) -> Wide<Ask> {
+    pub fn capabilities(&self) -> Wide<Result<Capabilities>> {
         self.submit(self.ranks().iter().map(|_| Ask::default()))
     }
 }

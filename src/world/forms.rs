@@ -1,6 +1,7 @@
 //! Which buffers a request reads and writes: the forms of [`nccl`](crate::nccl#operations), owned.
 
 use super::memory::{Source, Target};
+use crate::cuda::{Slice, SliceMut};
 use crate::element::Element;
 use crate::nccl::{FromRoot, InPlace, RecvOnly, SendOnly, SendRecv, ToRoot};
 
@@ -134,5 +135,22 @@ impl<S: Source, R: Target<Element = S::Element>> OfOne for (Option<S>, R) {
             Some(send) => FromRoot::OutOfPlace { send: send.source(), recv: self.1.target() },
             None => FromRoot::RecvOnly(self.1.target()),
         }
+    }
+}
+
+/// What is sent to each rank, and where what comes from each goes: `(send, recv)`.
+pub trait Exchanged: Send + 'static {
+    /// What they hold.
+    type Element: Element;
+
+    /// As the communicator takes them.
+    fn both(&mut self) -> (Slice<'_, Self::Element>, SliceMut<'_, Self::Element>);
+}
+
+impl<S: Source, R: Target<Element = S::Element>> Exchanged for (S, R) {
+    type Element = S::Element;
+
+    fn both(&mut self) -> (Slice<'_, S::Element>, SliceMut<'_, S::Element>) {
+        (self.0.source(), self.1.target())
     }
 }

@@ -9,7 +9,7 @@ use crate::element::ElementKind;
 use crate::error::Result;
 
 /// A request whose answer comes when it is enqueued; see [`Rank::submit_in_order`](super::Rank::submit_in_order).
-pub struct InOrder<R: Request> {
+pub(super) struct InOrder<R: Request> {
     request: R,
     event: Option<Event>,
 }

@@ -5,7 +5,7 @@
 //! with them, in errors too:
 //!
 //! ```
-//! use gpucomm::world::{Op, World};
+//! use gpucomm::world::{Op, World, requests};
 //! use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
 //!
 //! # fn main() -> gpucomm::Result<()> {
@@ -29,12 +29,12 @@
 //!
 //! | request | buffers |
 //! |---|---|
-//! | [`AllReduce`], [`AllGather`], [`ReduceScatter`], [`AllGatherV`], [`ReduceScatterV`] | `InPlace(buffer)`, `(send, recv)` |
-//! | [`Reduce`], [`Gather`], [`GatherV`] | the same, `SendOnly(send)`, `(send, Option<recv>)` |
-//! | [`Broadcast`], [`Scatter`], [`ScatterV`] | the same, `RecvOnly(recv)`, `(Option<send>, recv)` |
-//! | [`AllToAll`], [`AllToAllV`] | `(send, recv)` |
-//! | [`Send`], [`Recv`] | a buffer |
-//! | [`Barrier`] | |
+//! | [`all_reduce`](requests::all_reduce), [`all_gather`](requests::all_gather), [`reduce_scatter`](requests::reduce_scatter), [`all_gather_v`](requests::all_gather_v), [`reduce_scatter_v`](requests::reduce_scatter_v) | `InPlace(buffer)`, `(send, recv)` |
+//! | [`reduce`](requests::reduce), [`gather`](requests::gather), [`gather_v`](requests::gather_v) | the same, `SendOnly(send)`, `(send, Option<recv>)` |
+//! | [`broadcast`](requests::broadcast), [`scatter`](requests::scatter), [`scatter_v`](requests::scatter_v) | the same, `RecvOnly(recv)`, `(Option<send>, recv)` |
+//! | [`all_to_all`](requests::all_to_all), [`all_to_all_v`](requests::all_to_all_v) | `(send, recv)` |
+//! | [`send`](requests::send), [`recv`](requests::recv) | a buffer |
+//! | [`barrier`](requests::barrier) | |
 //! | a tuple of requests, or a list | a group: they start together |
 //! | what implements [`Request`] | its own |
 //!
@@ -45,7 +45,7 @@
 //! words and as a [`Reason`], and has the buffers.
 //!
 //! ```
-//! use gpucomm::world::{AllReduce, Op, Recv, Send, World};
+//! use gpucomm::world::{Op, World, requests};
 //! use gpucomm::{Device, DeviceBuffer, InPlace, Result, Stream};
 //!
 //! # fn main() -> Result<()> {
@@ -57,7 +57,7 @@
 //!     let own = DeviceBuffer::from_slice(&stream, &[rank.rank() as u32])?;
 //!     let count = DeviceBuffer::from_slice(&stream, &[1u32])?;
 //!     // A message to the next rank, one from the rank before, and a sum, as one request.
-//!     let group = (Send::new(own, next), Recv::new(DeviceBuffer::<u32>::zeroed(&stream, 1)?, before), AllReduce::new(InPlace(count), Op::Sum));
+//!     let group = (requests::send(own, next), requests::recv(DeviceBuffer::<u32>::zeroed(&stream, 1)?, before), requests::all_reduce(InPlace(count), Op::Sum));
 //!     Ok(rank.submit(group))
 //! };
 //! for (rank, answer) in world.ranks().into_iter().map(ring).collect::<Result<Vec<_>>>()?.into_iter().enumerate() {
@@ -74,7 +74,7 @@
 //! What a rank does with a request is up to it; of what memory it is, to whoever makes it:
 //! ```
 //! use gpucomm::nccl::Group;
-//! use gpucomm::world::{At, Exchanged, OfAll, OfOne, OfRoot, Request, Source, Target, World};
+//! use gpucomm::world::{At, Exchanged, OfAll, OfOne, OfRoot, Request, Source, Target, World, requests};
 //! use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 //!
 //! /// The largest of the elements of all ranks, and their sums, of whatever memory; what rank 0 has of either goes to all.
@@ -143,7 +143,7 @@
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //! use gpucomm::Device;
-//! use gpucomm::world::{Barrier, Completion, InFlight, World, WorldOptions};
+//! use gpucomm::world::{Completion, InFlight, World, WorldOptions, requests};
 //!
 //! /// Looks at once where there is little time, and is told by the device else.
 //! #[derive(Debug)]
@@ -168,7 +168,7 @@
 //! fn main() -> gpucomm::Result<()> {
 //!     let options = WorldOptions { completion: Arc::new(Mine), ..WorldOptions::default() };
 //!     let world = World::with(&Device::all()?, options)?;
-//!     world.submit(world.ranks().iter().map(|_| Barrier)).wait()?;
+//!     world.submit(world.ranks().iter().map(|_| requests::barrier())).wait()?;
 //!     Ok(())
 //! }
 //! ```
@@ -183,7 +183,7 @@
 //! How requests are submitted, by whom they are awaited, and for all ranks at once:
 //!
 //! ```
-//! use gpucomm::world::{Barrier, Health, Lane, Op, Overflow, World};
+//! use gpucomm::world::{Health, Lane, Op, Overflow, World};
 //! use gpucomm::{Device, DeviceBuffer, Result, Stream};
 //! use std::time::Duration;
 //!
@@ -216,7 +216,7 @@
 //!         watch.changed().await
 //!     }
 //!     let change = next(&mut watch);
-//!     drop((change, Barrier));
+//!     drop(change);
 //!     Ok(())
 //! }
 //! ```
@@ -253,7 +253,6 @@ mod capabilities;
 mod completion;
 mod core;
 mod counters;
-mod faces;
 mod failure_reason;
 mod forked;
 mod forms;
@@ -269,12 +268,13 @@ mod op;
 mod options;
 mod order;
 mod park;
+mod parts;
 mod queue;
 mod rank;
 mod rank_thread;
 mod rebuild;
 mod request;
-mod requests;
+pub mod requests;
 mod room;
 mod shutdown;
 mod stage;
@@ -283,31 +283,25 @@ mod terms;
 mod threads;
 mod traced;
 mod wide;
-mod wide_faces;
 #[allow(clippy::module_inception)]
 mod world;
 
 pub use answer::Answer;
 pub use at::At;
-pub use capabilities::{Ask, Capabilities};
+pub use capabilities::Capabilities;
 pub use completion::{Bell, Blocking, Completion, HostCallback, InFlight, Polling};
 pub use counters::Metrics;
 pub use failure_reason::{Failed, Reason};
-pub use forms::{Form, OfAll, OfOne, OfRoot};
+pub use forms::{Exchanged, Form, OfAll, OfOne, OfRoot};
 pub use health::{Changed, Health, HealthWatch, Phase};
-pub use in_order::{Enqueued, InOrder};
+pub use in_order::Enqueued;
 pub use lane::Lane;
 pub use memory::{Part, Source, Target};
 pub use op::Op;
 pub use options::{Members, Overflow, Rebuild, WhileDown, WorldOptions};
+pub use parts::Parts;
 pub use rank::Rank;
 pub use request::Request;
-pub use requests::alike::{AllGather, AllToAll, Exchanged};
-pub use requests::barrier::Barrier;
-pub use requests::message::{Recv, Send};
-pub use requests::reducing::{AllReduce, Reduce, ReduceScatter};
-pub use requests::rooted::{Broadcast, Gather, Scatter};
-pub use requests::variable::{AllGatherV, AllToAllV, GatherV, Parts, ReduceScatterV, ScatterV};
 pub use room::{Permit, Room};
 pub use shutdown::Shutdown;
 pub use wide::Wide;

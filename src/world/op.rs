@@ -45,11 +45,20 @@ pub(super) struct Reducing<T: Reduce> {
     made: Option<PreMulSum<'static, T>>,
 }
 
-impl<T: Reduce> Reducing<T> {
-    pub(super) fn new(op: Op<T>) -> Self {
+impl<T: Reduce> From<Op<T>> for Reducing<T> {
+    fn from(op: Op<T>) -> Self {
         Self { op, made: None }
     }
+}
 
+/// For another rank, which makes its own.
+impl<T: Reduce> Clone for Reducing<T> {
+    fn clone(&self) -> Self {
+        self.op.into()
+    }
+}
+
+impl<T: Reduce> Reducing<T> {
     /// What NCCL is told.
     pub(super) fn at<'a>(&'a mut self, at: &At<'a>) -> Result<ReduceOp<'a, T>> {
         Ok(match self.op {

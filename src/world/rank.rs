@@ -10,7 +10,7 @@ use super::core::{Core, Way};
 use super::counters::count;
 use super::failure_reason::Reason;
 use super::health::Phase;
-use super::in_order::InOrder;
+use super::in_order::{Enqueued, InOrder};
 use super::lane::{LONGEST, Lane};
 use super::options::Overflow;
 use super::queue::{Place, Queue};
@@ -30,7 +30,7 @@ use crate::lock::MutexGuard;
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use gpucomm::world::{HostCallback, Op, World};
+/// use gpucomm::world::{HostCallback, Op, World, requests};
 /// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
 ///
 /// # fn main() -> gpucomm::Result<()> {
@@ -154,7 +154,7 @@ impl Rank {
     /// Submits a request: one of this crate, of your own, or several as a group, in a tuple or a list.
     ///
     /// It is checked first, and refused where it is wrong. Where its queue is full, this waits, or refuses it, as [`Rank::overflow`] says.
-    pub fn submit<R: Request>(&self, request: R) -> Answer<R> {
+    pub fn submit<R: Request>(&self, request: R) -> Answer<R::Back> {
         self.hand_in(request, Ticket::default(), false, None)
     }
 
@@ -162,21 +162,21 @@ impl Rank {
     /// once, and an event to wait for.
     ///
     /// ```
-    /// use gpucomm::world::{AllReduce, Op, World};
+    /// use gpucomm::world::{Op, World, requests};
     /// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
     ///
     /// # fn main() -> gpucomm::Result<()> {
     /// let world = World::new(&Device::all()?[..1])?;
     /// let stream = Stream::new(world.devices()[0])?;
     /// let x = DeviceBuffer::from_slice(&stream, &[1f32; 100])?;
-    /// let enqueued = world.rank(0)?.submit_in_order(AllReduce::new(InPlace(x), Op::Sum)).wait()?;
+    /// let enqueued = world.rank(0)?.submit_in_order(requests::all_reduce(InPlace(x), Op::Sum)).wait()?;
     /// // What comes now waits on the device, not on the host.
     /// stream.wait_event(&enqueued.event.expect("it is enqueued"))?;
     /// assert_eq!(enqueued.buffers.to_vec(&stream)?, [1.0; 100]);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn submit_in_order<R: Request>(&self, request: R) -> Answer<InOrder<R>> {
+    pub fn submit_in_order<R: Request>(&self, request: R) -> Answer<Enqueued<R::Back>> {
         self.hand_in(InOrder::new(request), Ticket::default(), true, None)
     }
 
@@ -204,7 +204,7 @@ impl Rank {
         ticket: Ticket,
         in_order: bool,
         mut place: Option<Place>,
-    ) -> Answer<R> {
+    ) -> Answer<R::Back> {
         let submitted = Instant::now();
         let checked = self.check(&mut request);
         let shared = self.shared(request, ticket, in_order, submitted);
@@ -231,7 +231,7 @@ impl Rank {
     }
 
     /// Wakes the waiters for room, or refuses the request. Runs code of users, so the caller holds no lock.
-    pub(super) fn handed_in<R: Request>(&self, shared: &Arc<Shared<R>>, put: Put) -> Answer<R> {
+    pub(super) fn handed_in<R: Request>(&self, shared: &Arc<Shared<R>>, put: Put) -> Answer<R::Back> {
         match put {
             Ok(None) => {}
             Ok(Some(generation)) => generation.ask_again(),

@@ -35,12 +35,12 @@ impl Rank {
     /// A future of room for one request in the queue: for tasks that are not to block in [`Rank::submit`].
     ///
     /// ```
-    /// use gpucomm::world::{Barrier, Rank, World};
+    /// use gpucomm::world::{Rank, World, requests};
     /// # use gpucomm::Device;
     /// # use std::task::{Context, Poll, Waker};
     ///
     /// async fn wait(rank: &Rank) -> gpucomm::Result<()> {
-    ///     Ok(rank.room().await?.submit(Barrier).await?)
+    ///     Ok(rank.room().await?.submit(requests::barrier()).await?)
     /// }
     /// # fn main() -> gpucomm::Result<()> {
     /// # let world = World::new(&Device::all()?[..1])?;
@@ -90,7 +90,7 @@ impl Drop for Room<'_> {
 
 impl Permit<'_> {
     /// Submits a request, and does not wait.
-    pub fn submit<R: Request>(self, request: R) -> Answer<R> {
+    pub fn submit<R: Request>(self, request: R) -> Answer<R::Back> {
         let Self { rank, place } = self;
         rank.hand_in(request, Ticket::default(), false, Some(place))
     }

@@ -8,7 +8,7 @@ use super::request::Request;
 use crate::error::Error;
 
 /// What comes of a request.
-pub(super) type Outcome<R> = Result<<R as Request>::Back, Failed<<R as Request>::Back>>;
+pub(super) type Outcome<B> = Result<B, Failed<B>>;
 
 /// How far a request is, and who waits for it.
 pub(super) struct State<R: Request> {
@@ -43,7 +43,7 @@ pub(super) struct Ended<R> {
 
 impl<R: Request> Ended<R> {
     /// The answer. A panic of the request's is an error of its own answer.
-    pub(super) fn outcome(self, operation: &'static str) -> Outcome<R> {
+    pub(super) fn outcome(self, operation: &'static str) -> Outcome<R::Back> {
         let back = self.request.map(|request| caught(|| request.into_back()));
         let (reason, error) = match (self.failure, back) {
             (None, Some(Ok(back))) => return Ok(back),

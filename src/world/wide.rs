@@ -14,6 +14,7 @@ use super::park::wait_for;
 use super::queue::Place;
 use super::rank::Rank;
 use super::request::Request;
+use super::stage::Outcome;
 use super::task::Ticket;
 use crate::cuda::refuse_in_child;
 use crate::deadline::Deadline;
@@ -23,30 +24,28 @@ use crate::error::{Error, Result};
 ///
 /// Dropping it, or [`Wide::cancel`], cancels the request on all of them, or on none.
 #[must_use = "dropped, the request is cancelled"]
-pub struct Wide<R: Request> {
-    answers: Vec<Slot<R>>,
+pub struct Wide<B> {
+    answers: Vec<Slot<B>>,
 }
 
-enum Slot<R: Request> {
-    Waits(Answer<R>),
-    Has(Result<R::Back, Failed<R::Back>>),
+enum Slot<B> {
+    Waits(Answer<B>),
+    Has(Outcome<B>),
     /// Told, or refused before there was a request.
     Given,
 }
 
-/// What comes back of all ranks.
-type Back<R> = Vec<<R as Request>::Back>;
-/// The same, of which some may be missing.
-type Left<R> = Vec<Option<<R as Request>::Back>>;
+/// What comes back of all ranks, of which some may be missing.
+type Left<B> = Vec<Option<B>>;
 
-impl<R: Request> fmt::Debug for Wide<R> {
+impl<B> fmt::Debug for Wide<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wide").field("ranks", &self.answers.len()).finish_non_exhaustive()
     }
 }
 
 /// Submits requests through ranks that a caller has chosen, which are of the world of `core`.
-pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
+pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: Vec<R>) -> Wide<R::Back> {
     if let Some((at, rank)) = ranks.iter().enumerate().find(|(_, rank)| !rank.is_of(core)) {
         let operation = requests.first().map_or(SUBMIT, Request::operation);
         let got = format!("rank {} of another world at index {at}", rank.rank());
@@ -57,7 +56,7 @@ pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: 
 }
 
 /// Submits one request to each of these ranks, which are all that this process has, or to none.
-pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
+pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R::Back> {
     let submitted = Instant::now();
     let operation = requests.first().map_or(SUBMIT, Request::operation);
     if let Err(error) = refuse_in_child(operation, "CUDA") {
@@ -97,7 +96,7 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R> {
 }
 
 /// All of them were refused.
-fn refused<R: Request>(ranks: &[Rank], requests: Vec<R>, reason: Reason, error: &Error) -> Wide<R> {
+fn refused<R: Request>(ranks: &[Rank], requests: Vec<R>, reason: Reason, error: &Error) -> Wide<R::Back> {
     ranks.iter().zip(&requests).for_each(|(rank, _)| rank.count_refused());
     let of = |request: R| Slot::Has(Err(Failed::new(reason, error.clone(), guarded(|| request.into_back()))));
     let mut answers: Vec<_> = requests.into_iter().map(of).collect();
@@ -107,7 +106,7 @@ fn refused<R: Request>(ranks: &[Rank], requests: Vec<R>, reason: Reason, error: 
     Wide { answers }
 }
 
-impl<R: Request> Wide<R> {
+impl<B> Wide<B> {
     /// Cancels the request on all ranks, unless one has begun; whether it was cancelled.
     ///
     /// ```
@@ -133,7 +132,7 @@ impl<R: Request> Wide<R> {
     ///
     /// # Errors
     /// The first failure, with the buffers of all ranks.
-    pub fn wait(self) -> Result<Back<R>, Failed<Left<R>>> {
+    pub fn wait(self) -> Result<Vec<B>, Failed<Left<B>>> {
         wait_for(self, None).unwrap_or_else(|_| Err(Self::nothing()))
     }
 
@@ -141,7 +140,7 @@ impl<R: Request> Wide<R> {
     ///
     /// # Errors
     /// Itself.
-    pub fn wait_for(self, timeout: Duration) -> Result<Result<Back<R>, Failed<Left<R>>>, Self> {
+    pub fn wait_for(self, timeout: Duration) -> Result<Result<Vec<B>, Failed<Left<B>>>, Self> {
         wait_for(self, Some(Deadline::after(timeout)))
     }
 
@@ -149,7 +148,7 @@ impl<R: Request> Wide<R> {
     ///
     /// # Errors
     /// Why there are none, with the buffers, where the request was refused before it was submitted.
-    pub fn into_answers(mut self) -> Result<Vec<Answer<R>>, Failed<Left<R>>> {
+    pub fn into_answers(mut self) -> Result<Vec<Answer<B>>, Failed<Left<B>>> {
         if !self.answers.iter().all(|slot| matches!(slot, Slot::Waits(_))) {
             return Err(self.gathered().err().unwrap_or_else(Self::nothing));
         }
@@ -158,9 +157,9 @@ impl<R: Request> Wide<R> {
     }
 
     /// What has come of all of them, once there is an answer of each.
-    fn gathered(&mut self) -> Result<Back<R>, Failed<Left<R>>> {
+    fn gathered(&mut self) -> Result<Vec<B>, Failed<Left<B>>> {
         let mut first = None;
-        let mut backs: Left<R> = Vec::with_capacity(self.answers.len());
+        let mut backs: Left<B> = Vec::with_capacity(self.answers.len());
         for slot in &mut self.answers {
             let outcome = match std::mem::replace(slot, Slot::Given) {
                 Slot::Waits(mut answer) => answer.take(),
@@ -185,16 +184,16 @@ impl<R: Request> Wide<R> {
         }
     }
 
-    fn nothing() -> Failed<Left<R>> {
+    fn nothing() -> Failed<Left<B>> {
         let reason = "its answer was given already".to_owned();
         Failed::new(Reason::Failed, Error::InvalidUsage { operation: SUBMIT, reason }, None)
     }
 }
 
-impl<R: Request> Unpin for Wide<R> {}
+impl<B> Unpin for Wide<B> {}
 
-impl<R: Request> Future for Wide<R> {
-    type Output = Result<Back<R>, Failed<Left<R>>>;
+impl<B> Future for Wide<B> {
+    type Output = Result<Vec<B>, Failed<Left<B>>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut ready = true;

@@ -97,7 +97,7 @@ impl World {
     /// // SAFETY: all ranks run this program.
     /// let comm = unsafe { Communicator::init_rank(Device::new(0)?, size, &UniqueId::new()?, rank)? };
     /// let world = World::of_communicator(comm, WorldOptions::default())?;
-    /// world.rank(rank)?.submit(gpucomm::world::Barrier).wait()?;
+    /// world.rank(rank)?.barrier().wait()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -149,7 +149,7 @@ impl World {
     ///
     /// ```
     /// use gpucomm::exchange::{Exchange, Threads};
-    /// use gpucomm::world::{Barrier, World, WorldOptions};
+    /// use gpucomm::world::{World, WorldOptions, requests};
     /// use gpucomm::{Device, Result};
     ///
     /// # fn main() -> Result<()> {
@@ -159,7 +159,7 @@ impl World {
     ///     let exchange = Exchange::join(place.store(rank)?)?;
     ///     // SAFETY: all ranks run this program.
     ///     let world = unsafe { World::join(exchange, Device::new(rank)?, WorldOptions::default())? };
-    ///     Ok(world.rank(rank)?.submit(Barrier).wait()?)
+    ///     Ok(world.rank(rank)?.barrier().wait()?)
     /// };
     /// std::thread::scope(|scope| {
     ///     let run = &run;
@@ -236,7 +236,7 @@ impl World {
 
     /// Submits a request to each rank of this process, in their order, or to none where one of them is wrong. All ranks take the requests of
     /// all who do this in the same order.
-    pub fn submit<R: Request>(&self, requests: impl IntoIterator<Item = R>) -> Wide<R> {
+    pub fn submit<R: Request>(&self, requests: impl IntoIterator<Item = R>) -> Wide<R::Back> {
         wide::submit(&self.ranks(), requests.into_iter().collect())
     }
 
@@ -246,15 +246,15 @@ impl World {
     /// ```
     /// # use gpucomm::Device;
     /// # use std::time::Duration;
-    /// use gpucomm::world::{Barrier, World};
+    /// use gpucomm::world::{World, requests};
     /// # fn main() -> gpucomm::Result<()> {
     /// let world = World::new(&Device::all()?)?;
     /// let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.within(Duration::from_secs(5))).collect();
-    /// world.submit_through(&ranks, ranks.iter().map(|_| Barrier)).wait()?;
+    /// world.submit_through(&ranks, ranks.iter().map(|_| requests::barrier())).wait()?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn submit_through<R: Request>(&self, ranks: &[Rank], requests: impl IntoIterator<Item = R>) -> Wide<R> {
+    pub fn submit_through<R: Request>(&self, ranks: &[Rank], requests: impl IntoIterator<Item = R>) -> Wide<R::Back> {
         wide::submit_through(&self.core, ranks, requests.into_iter().collect())
     }
 
@@ -327,7 +327,7 @@ impl World {
     /// world.rebuild(Members::Survivors)?;
     /// world.barrier().wait()?;
     /// // A reference of the generation before.
-    /// let refused = before.submit(gpucomm::world::Barrier).wait().expect_err("it is of another generation");
+    /// let refused = before.barrier().wait().expect_err("it is of another generation");
     /// assert_eq!((refused.reason, world.health().generation), (gpucomm::world::Reason::Stale, 2));
     /// # Ok(())
     /// # }

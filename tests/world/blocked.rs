@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Store, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    At, Barrier, Completion, HostCallback, InFlight, Members, Polling, Reason, Request, Shutdown, WhileDown, World,
-    WorldOptions,
+    At, Completion, HostCallback, InFlight, Members, Polling, Reason, Request, Shutdown, WhileDown, World,
+    WorldOptions, requests,
 };
 use gpucomm::{Device, Result, Stream};
 
@@ -120,7 +120,7 @@ fn into_back() {
     let (world, gate) = (world(2, WorldOptions::default()), Gate::new());
     let requests = world.ranks().into_iter().map(|_| Owner { begins: None, back: Some(gate.inside()), owns: None });
     let answers = world.submit(requests.collect::<Vec<_>>()).into_answers().unwrap();
-    let ready = |answers: &[_]| answers.iter().all(gpucomm::world::Answer::<Owner>::is_ready);
+    let ready = |answers: &[_]| answers.iter().all(gpucomm::world::Answer::<Option<BlocksDropped>>::is_ready);
     eventually("there are answers", || ready(&answers));
     let waits = std::thread::spawn(move || answers.into_iter().map(|answer| answer.wait().is_ok()).collect::<Vec<_>>());
     gate.blocks(1);
@@ -154,7 +154,7 @@ fn wakers() {
     let waker = Waker::from(Arc::new(Blocks(gate.inside())));
     let mut context = Context::from_waker(&waker);
     let held: Vec<_> = ranks.iter().map(hold).collect();
-    let mut barriers: Vec<_> = ranks.iter().map(|rank| rank.submit(Barrier)).collect();
+    let mut barriers: Vec<_> = ranks.iter().map(|rank| rank.submit(requests::barrier())).collect();
     let mut rooms: Vec<_> = ranks.iter().map(|rank| Box::pin(rank.room())).collect();
     for (barrier, room) in barriers.iter_mut().zip(&mut rooms) {
         assert!(pin!(barrier).poll(&mut context).is_pending() && room.as_mut().poll(&mut context).is_pending());
@@ -278,7 +278,7 @@ fn a_completion_that_is_given_work() {
         }
         // What is late on one of several ranks takes the world down.
         if ranks == 1 {
-            let late = rank.clone().within(Duration::from_millis(50)).submit(Barrier);
+            let late = rank.clone().within(Duration::from_millis(50)).submit(requests::barrier());
             let late = late.wait_for(slower(20.0)).expect("an answer at its deadline").unwrap_err();
             assert_eq!(late.reason, Reason::Late, "{late}");
         }
@@ -295,7 +295,7 @@ fn a_request_as_its_generation_ends() {
     let (let_go, held) = hold(&world.rank(0).unwrap());
     world.fail("a test");
     let rank = world.rank(0).unwrap().within(Duration::from_millis(50));
-    let late = rank.submit(Barrier).wait_for(slower(20.0)).expect("an answer").unwrap_err();
+    let late = rank.submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap_err();
     // The one that holds up the end is answered without its buffers when that is over.
     assert!(late.reason == Reason::Late && !held.is_ready(), "{late}");
     drop(let_go);
@@ -349,7 +349,7 @@ fn a_store() {
     // SAFETY: it is the only rank.
     let world = unsafe { World::join(exchange, Device::new(0).unwrap(), WorldOptions::default()) }.unwrap();
     let (let_go, held) = hold(&world.rank(0).unwrap());
-    let waits = world.rank(0).unwrap().submit(Barrier);
+    let waits = world.rank(0).unwrap().submit(requests::barrier());
     assert!(blocks.set(gate.inside()).is_ok());
     world.fail("a test");
     gate.blocks(1);
@@ -388,7 +388,7 @@ fn a_store_of_a_checked_world() {
     }
     let begin = Instant::now();
     let answers: Vec<_> =
-        worlds.iter().enumerate().map(|(at, world)| world.rank(at).unwrap().submit(Barrier)).collect();
+        worlds.iter().enumerate().map(|(at, world)| world.rank(at).unwrap().submit(requests::barrier())).collect();
     for answer in answers {
         answer.wait_for(slower(30.0)).expect("an answer").unwrap_err();
     }
@@ -407,7 +407,7 @@ fn room_that_is_given_up() {
     let world = world(1, WorldOptions { queue: 1, ..WorldOptions::default() });
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
-    let waits = rank.submit(Barrier);
+    let waits = rank.submit(requests::barrier());
     let [dropped, kept] = [(); 2].map(|()| Arc::new(Nothing));
     let poll = |room: &mut std::pin::Pin<Box<gpucomm::world::Room<'_>>>, waker: &Arc<Nothing>| {
         let waker = Waker::from(Arc::clone(waker));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpucomm::InPlace;
-use gpucomm::world::{Barrier, Op, Reason, WorldOptions};
+use gpucomm::world::{Op, Reason, WorldOptions, requests};
 
 use super::support::{eventually, hold, on, values, world};
 
@@ -79,7 +79,12 @@ fn what_has_begun() {
         barrier.wait().unwrap();
     }
     eventually("all are answered", || world.metrics().pending == 0);
-    world.rank(0).unwrap().submit(Vec::<Barrier>::new()).wait().unwrap();
+    world
+        .rank(0)
+        .unwrap()
+        .submit(std::iter::repeat_with(requests::barrier).take(0).collect::<Vec<_>>())
+        .wait()
+        .unwrap();
 }
 
 /// The thread of a rank may see before who cancels that others of the request were cancelled.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use gpucomm::exchange::Threads;
-use gpucomm::world::{Barrier, Members, Op, Overflow, Phase, Reason, Shutdown, WhileDown, World, WorldOptions};
+use gpucomm::world::{Members, Op, Overflow, Phase, Reason, Shutdown, WhileDown, World, WorldOptions, requests};
 use gpucomm::{InPlace, nccl::InitOptions};
 
 use super::ends::apart;
@@ -121,5 +121,5 @@ fn fewer_and_fewer() {
         });
     }
     let last = worlds.pop().unwrap();
-    last.rank(0).unwrap().submit(Barrier).wait().unwrap();
+    last.rank(0).unwrap().submit(requests::barrier()).wait().unwrap();
 }

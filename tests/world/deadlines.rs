@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    AllReduce, Barrier, Completion, InFlight, Members, Op, Phase, Polling, Rank, Reason, Rebuild, Shutdown, WhileDown,
-    World, WorldOptions,
+    Completion, InFlight, Members, Op, Phase, Polling, Rank, Reason, Rebuild, Shutdown, WhileDown, World, WorldOptions,
+    requests,
 };
 use gpucomm::{Device, DeviceBuffer, Error, InPlace, Stream};
 
@@ -48,7 +48,7 @@ fn seldom_polled() {
     assert!(took < slower(20.0), "{took:?}");
     if world.size() > 1 {
         let rank = world.rank(0).unwrap().within(Duration::from_millis(50));
-        let (failed, took) = timed(|| rank.submit(Barrier).wait().unwrap_err());
+        let (failed, took) = timed(|| rank.submit(requests::barrier()).wait().unwrap_err());
         assert!(failed.reason == Reason::Late && took < slower(20.0), "{failed}, after {took:?}");
     }
 }
@@ -69,7 +69,7 @@ fn kept_by_a_completion() {
     world.barrier().wait().unwrap();
     let (sender, receiver) = channel();
     let rank = world.rank(0).unwrap().completion(Arc::new(Keeps(sender))).within(Duration::from_millis(50));
-    let answers = [rank.submit(Barrier), rank.submit(Barrier)];
+    let answers = [rank.submit(requests::barrier()), rank.submit(requests::barrier())];
     for answer in answers {
         let failed = answer.wait_for(slower(30.0)).expect("an answer").unwrap_err();
         assert!(failed.reason == Reason::Late && failed.buffers.is_some(), "{failed}");
@@ -105,7 +105,7 @@ fn while_drained() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
-    let late = rank.clone().within(Duration::from_millis(50)).submit(Barrier);
+    let late = rank.clone().within(Duration::from_millis(50)).submit(requests::barrier());
     std::thread::scope(|scope| {
         let ends = scope.spawn(|| world.shutdown(Shutdown::Drain, slower(30.0)));
         let failed = late.wait_for(slower(20.0)).expect("an answer").unwrap_err();
@@ -131,7 +131,7 @@ fn while_it_is_rebuilt() {
     one.fail("a test");
     let (failed, took) = timed(|| {
         let rank = one.ranks().remove(0).within(Duration::from_millis(50));
-        rank.submit(Barrier).wait().unwrap_err()
+        rank.submit(requests::barrier()).wait().unwrap_err()
     });
     assert!(matches!(failed.error, Error::Timeout { .. }) && took < slower(2.0), "{failed}, after {took:?}");
     drop(other);
@@ -192,7 +192,7 @@ fn of_a_request_for_all_ranks() {
                     std::thread::sleep(limit.mul_f64(0.7));
                     drop(let_go);
                 });
-                world.submit_through(&ranks, ranks.iter().map(|_| Barrier)).wait().unwrap_err()
+                world.submit_through(&ranks, ranks.iter().map(|_| requests::barrier())).wait().unwrap_err()
             })
         });
         assert_eq!(failed.reason, if gets_room { Reason::Late } else { Reason::Full }, "{failed}");
@@ -233,7 +233,7 @@ fn of_a_drop_while_a_rank_is_inside_nccl() {
     let Some([world, other]) = two(timeout, |_| ()) else { return };
     let stream = Stream::new(Device::new(0).unwrap()).unwrap();
     let x = DeviceBuffer::<f32>::zeroed(&stream, 4).unwrap();
-    let answer = world.rank(0).unwrap().submit(AllReduce::new(InPlace(x), Op::Sum));
+    let answer = world.rank(0).unwrap().submit(requests::all_reduce(InPlace(x), Op::Sum));
     let ((), took) = timed(|| drop(world));
     assert!(took < 2 * timeout, "{took:?}");
     assert!(answer.wait().is_err());

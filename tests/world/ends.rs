@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    At, Barrier, Lane, Members, Op, Phase, Reason, Rebuild, Request, Shutdown, WhileDown, World, WorldOptions,
+    At, Lane, Members, Op, Phase, Reason, Rebuild, Request, Shutdown, WhileDown, World, WorldOptions, requests,
 };
 use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Result, Stream};
 
@@ -143,7 +143,7 @@ fn fewer_ranks() {
     let Ok(mut worlds) = apart(&place, &vec![options; 3]) else { return };
     worlds[0].fail("a test");
     eventually("all are down", || worlds.iter().all(|world| world.health().phase == Phase::Down));
-    let waiting: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(Barrier)).collect();
+    let waiting: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(requests::barrier())).collect();
     drop(worlds.remove(1));
     std::thread::scope(|scope| {
         for world in &worlds {
@@ -152,7 +152,7 @@ fn fewer_ranks() {
     });
     let reasons: Vec<_> = waiting.into_iter().map(|answer| answer.wait().unwrap_err().reason).collect();
     assert_eq!(reasons, [Reason::Stale, Reason::Closed, Reason::Stale]);
-    let barriers: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(Barrier)).collect();
+    let barriers: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(requests::barrier())).collect();
     barriers.into_iter().for_each(|barrier| barrier.wait().unwrap());
 }
 
@@ -182,7 +182,7 @@ fn different_members() {
         }
         rebuild([members; 3]).into_iter().for_each(Result::unwrap);
         assert!(worlds.iter().all(|world| (world.health().generation, world.size()) == (generation, 3)));
-        let barriers: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(Barrier)).collect();
+        let barriers: Vec<_> = worlds.iter().map(|world| world.ranks().remove(0).submit(requests::barrier())).collect();
         barriers.into_iter().for_each(|barrier| barrier.wait().unwrap());
     }
 }
@@ -223,7 +223,7 @@ fn with_room_that_is_held() {
     let start = Instant::now();
     world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
     assert!(start.elapsed() < slower(10.0), "{:?}", start.elapsed());
-    assert_eq!(room.submit(Barrier).wait().unwrap_err().reason, Reason::Closed);
+    assert_eq!(room.submit(requests::barrier()).wait().unwrap_err().reason, Reason::Closed);
 }
 
 /// One that is down ends at once, and well.
@@ -473,7 +473,7 @@ fn exits() {
     let gate = Gate::default();
     gate.hold(&stream).unwrap();
     // Rank 0 waits for the others on its device, and for this thread on its own.
-    std::mem::forget((world.rank(0).unwrap().submit(Barrier), hold(&world.rank(0).unwrap()), gate));
+    std::mem::forget((world.rank(0).unwrap().submit(requests::barrier()), hold(&world.rank(0).unwrap()), gate));
     match how.as_str() {
         "exit" => std::process::exit(7),
         "panics" => panic!("a test"),

@@ -16,7 +16,7 @@ async fn task(world: &World, number: u32) {
             let x = InPlace(on(rank.device(), &[number * round; 9]));
             let rank = rank.lane(&lane);
             let room = rank.room().await.unwrap();
-            answers.push(room.submit(gpucomm::world::AllReduce::new(x, Op::Sum)));
+            answers.push(room.submit(gpucomm::world::requests::all_reduce(x, Op::Sum)));
         }
         for answer in answers {
             assert_eq!(values(&answer.await.unwrap()), [size * number * round; 9]);

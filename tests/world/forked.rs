@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use gpucomm::Error;
-use gpucomm::world::{Answer, Barrier, Reason, Shutdown, WorldOptions};
+use gpucomm::world::{Answer, Reason, Shutdown, WorldOptions, requests};
 
 use crate::support::world;
 
 /// What the end of a world would wait for at most.
 const LONG: Duration = Duration::from_secs(8);
 
-fn is_refused(answer: Answer<Barrier>) -> bool {
+fn is_refused(answer: Answer<()>) -> bool {
     let Ok(Err(failed)) = answer.wait_for(Duration::from_secs(20)) else { return false };
     failed.reason == Reason::Refused && matches!(failed.error, Error::InvalidUsage { .. })
 }
@@ -21,11 +21,11 @@ fn a_child_is_told_so() {
     world.barrier().wait().unwrap();
     let rank = world.rank(0).unwrap();
     // Rank 1 comes when the child has ended.
-    let (before, after) = (rank.submit(Barrier), world.rank(1).unwrap());
+    let (before, after) = (rank.submit(requests::barrier()), world.rank(1).unwrap());
     // SAFETY: the child takes no lock but those that are tested, and ends without running anything else.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let told = is_refused(rank.submit(Barrier))
+        let told = is_refused(rank.submit(requests::barrier()))
             && world.barrier().wait_for(Duration::from_secs(20)).is_ok()
             && before.wait().is_err_and(|failed| matches!(failed.error, Error::InvalidUsage { .. }));
         // SAFETY: it ends the child, whatever else is there.
@@ -35,7 +35,7 @@ fn a_child_is_told_so() {
     // SAFETY: the status is valid for a write.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child was not told");
-    after.submit(Barrier).wait().unwrap();
+    after.submit(requests::barrier()).wait().unwrap();
     before.wait().unwrap();
     world.barrier().wait().unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::world::{Barrier, Members, Op, Phase, Reason, Rebuild, WhileDown, WorldOptions};
+use gpucomm::world::{Members, Op, Phase, Reason, Rebuild, WhileDown, WorldOptions, requests};
 use gpucomm::{Error, InPlace};
 
 use super::block_on::block_on;
@@ -33,9 +33,9 @@ fn by_hand() {
     assert_eq!((health.generation, health.phase), (1, Phase::Down));
     assert!(health.cause.unwrap().to_string().contains("a test"));
     // New ones are refused.
-    let failed = world.rank(0).unwrap().submit(Barrier).wait().unwrap_err();
+    let failed = world.rank(0).unwrap().submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Down);
-    assert_eq!(before.submit(Barrier).wait().unwrap_err().reason, Reason::Down);
+    assert_eq!(before.submit(requests::barrier()).wait().unwrap_err().reason, Reason::Down);
     let mut watch = world.watch();
     world.rebuild(Members::Same).unwrap();
     eventually("it is up", || block_on(watch.changed()).phase == Phase::Up);
@@ -43,7 +43,7 @@ fn by_hand() {
     let ask = |rank: &gpucomm::world::Rank| rank.all_reduce(InPlace(on(rank.device(), &[1u64; 9])), Op::Sum);
     let answers: Vec<_> = after.iter().map(ask).collect();
     answers.into_iter().for_each(|answer| assert_eq!(values(&answer.wait().unwrap()), [size; 9]));
-    let failed = before.submit(Barrier).wait().unwrap_err();
+    let failed = before.submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Stale);
     assert!(failed.error.to_string().contains("rank 0 of generation 1: the world is in generation 2"), "{failed}");
     assert_eq!((world.metrics().lost, world.metrics().rebuilt), (1, 1));
@@ -60,7 +60,8 @@ fn requests_wait_for_the_next_generation() {
         world.fail("a test");
         let ask = |rank: gpucomm::world::Rank| rank.all_reduce(InPlace(on(rank.device(), &[1u8; 4])), Op::Sum);
         let answers: Vec<_> = world.ranks().into_iter().map(ask).collect();
-        let late = world.rank(0).unwrap().within(Duration::from_millis(30)).submit(Barrier).wait().unwrap_err();
+        let late =
+            world.rank(0).unwrap().within(Duration::from_millis(30)).submit(requests::barrier()).wait().unwrap_err();
         assert_eq!(late.reason, Reason::Late);
         assert!(answers.iter().all(|answer| !answer.is_ready()));
         world.rebuild(Members::Same).unwrap();
@@ -97,7 +98,7 @@ fn late() {
     }
     world.barrier().wait().unwrap();
     let rank = world.rank(0).unwrap().within(Duration::from_millis(200));
-    let failed = rank.submit(Barrier).wait().unwrap_err();
+    let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert!(matches!(failed.error, Error::Timeout { .. } | Error::Aborted { .. }), "{failed}");
     eventually("it is down", || world.health().phase == Phase::Down);
     world.rebuild(Members::Survivors).unwrap();

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use gpucomm::world::{
-    At, Barrier, Completion, HealthWatch, InFlight, Lane, Members, Rank, Reason, Rebuild, Request, Shutdown, WhileDown,
-    World, WorldOptions,
+    At, Completion, HealthWatch, InFlight, Lane, Members, Rank, Reason, Rebuild, Request, Shutdown, WhileDown, World,
+    WorldOptions, requests,
 };
 use gpucomm::{Communicator, Device, Error, InPlace, Result, Stream, UniqueId};
 
@@ -65,8 +65,8 @@ fn what_was_held_back_is_seen() {
         (ranks[1].send(on(ranks[1].device(), &[1u32; 4]), 0), ranks[0].recv(zeroed::<u32>(ranks[0].device(), 4), 1));
     assert!(sent.wait().is_ok() && received.wait().is_ok());
     let (sender, receiver) = channel();
-    let first = ranks[0].clone().completion(Arc::new(HeldBack(Mutex::new(sender)))).submit(Barrier);
-    let other = ranks[1].submit(Barrier);
+    let first = ranks[0].clone().completion(Arc::new(HeldBack(Mutex::new(sender)))).submit(requests::barrier());
+    let other = ranks[1].submit(requests::barrier());
     let second = ranks[0].recv(zeroed::<u32>(ranks[0].device(), 4), 1);
     let work = receiver.recv_timeout(slower(10.0)).unwrap();
     other.wait().unwrap();
@@ -92,7 +92,7 @@ fn never_again() {
     world.fail("a test");
     eventually("it was tried", || world.health().attempt.is_some());
     std::thread::sleep(Duration::from_millis(200));
-    let answer = world.rank(0).unwrap().within(Duration::from_millis(100)).submit(Barrier);
+    let answer = world.rank(0).unwrap().within(Duration::from_millis(100)).submit(requests::barrier());
     let answer = answer.wait_for(slower(5.0)).expect("somebody looks after deadlines");
     assert_eq!(answer.unwrap_err().reason, Reason::Late);
 }

@@ -1,7 +1,7 @@
 //! Lanes, and the order that all ranks follow.
 
 use gpucomm::InPlace;
-use gpucomm::world::{Lane, Op, Recv, Send, WorldOptions};
+use gpucomm::world::{Lane, Op, WorldOptions, requests};
 
 use super::support::{on, values, world, zeroed};
 
@@ -76,8 +76,8 @@ fn a_lane_of_some() {
         scope.spawn(|| {
             for round in 0..50u32 {
                 let (first, last) = (world.rank(0).unwrap().lane(&lane), world.rank(size - 1).unwrap().lane(&lane));
-                let received = last.submit(Recv::new(zeroed::<u32>(last.device(), 1), 0));
-                let sent = first.submit(Send::new(on(first.device(), &[round]), size - 1));
+                let received = last.submit(requests::recv(zeroed::<u32>(last.device(), 1), 0));
+                let sent = first.submit(requests::send(on(first.device(), &[round]), size - 1));
                 assert_eq!(values(&received.wait().unwrap()), [round]);
                 sent.wait().unwrap();
             }

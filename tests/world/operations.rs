@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use gpucomm::world::{
-    AllReduce, Barrier, Blocking, Completion, HostCallback, Op, Part, Polling, Rank, Recv, Send, World, WorldOptions,
-};
+use gpucomm::world::{Blocking, Completion, HostCallback, Op, Part, Polling, Rank, World, WorldOptions, requests};
 use gpucomm::{DeviceBuffer, InPlace, RecvOnly, SendOnly};
 
 use super::block_on::block_on;
@@ -40,11 +38,11 @@ fn sums(size: usize, len: usize) -> Vec<u32> {
 }
 
 /// Each rank asks for something, and gets something back.
-fn each<R: gpucomm::world::Request>(world: &World, make: impl Fn(&Rank) -> gpucomm::world::Answer<R>) -> Vec<R::Back> {
+fn each<B>(world: &World, make: impl Fn(&Rank) -> gpucomm::world::Answer<B>) -> Vec<B> {
     let answers: Vec<_> = world.ranks().iter().map(make).collect();
     // Half of them as futures.
     let of =
-        |(at, answer): (usize, gpucomm::world::Answer<R>)| if at % 2 == 0 { answer.wait() } else { block_on(answer) };
+        |(at, answer): (usize, gpucomm::world::Answer<B>)| if at % 2 == 0 { answer.wait() } else { block_on(answer) };
     answers.into_iter().enumerate().map(of).map(|back| back.unwrap()).collect()
 }
 
@@ -178,8 +176,8 @@ fn messages(world: &World) {
     }
     let (first, last) = (world.rank(0).unwrap(), world.rank(size - 1).unwrap());
     let whole = on(first.device(), &own(7, 10));
-    let sent = first.submit(Send::new(Part::new(whole, 2..5).unwrap(), size - 1));
-    let received = last.submit(Recv::new(zeroed::<u32>(last.device(), 3), 0));
+    let sent = first.submit(requests::send(Part::new(whole, 2..5).unwrap(), size - 1));
+    let received = last.submit(requests::recv(zeroed::<u32>(last.device(), 3), 0));
     assert_eq!(sent.wait().unwrap().into_whole().len(), 10);
     assert_eq!(values(&received.wait().unwrap()), own(7, 10)[2..5]);
     // Rooted, each rank by itself.
@@ -199,11 +197,12 @@ fn messages(world: &World) {
 /// The answer comes when it is enqueued; what uses the buffers comes after it on the device.
 fn in_order(world: &World) {
     let size = u32::try_from(world.size()).unwrap();
-    let submit = |rank: &Rank| rank.submit_in_order(AllReduce::new(InPlace(on(rank.device(), &[1u32; 100])), Op::Sum));
+    let submit =
+        |rank: &Rank| rank.submit_in_order(requests::all_reduce(InPlace(on(rank.device(), &[1u32; 100])), Op::Sum));
     for enqueued in each(world, submit) {
         let x: DeviceBuffer<u32> = enqueued.buffers;
         assert_eq!(values(&x), [size; 100]);
         enqueued.event.unwrap().synchronize().unwrap();
     }
-    each(world, |rank| rank.submit(Barrier));
+    each(world, |rank| rank.submit(requests::barrier()));
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Barrier as Meet};
 use std::time::Duration;
 
 use gpucomm::world::{
-    Barrier, Blocking, Completion, HostCallback, Lane, Members, Op, Phase, Polling, Rank, Reason, WhileDown,
-    WorldOptions,
+    Blocking, Completion, HostCallback, Lane, Members, Op, Phase, Polling, Rank, Reason, WhileDown, WorldOptions,
+    requests,
 };
 use gpucomm::{InPlace, Stream};
 
@@ -40,7 +40,7 @@ fn cancelled_and_late() {
     let world = world(2, WorldOptions::default());
     let held: Vec<_> = world.ranks().iter().map(hold).collect();
     let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.within(Duration::from_millis(300))).collect();
-    assert!(world.submit_through(&ranks, ranks.iter().map(|_| Barrier)).cancel());
+    assert!(world.submit_through(&ranks, ranks.iter().map(|_| requests::barrier())).cancel());
     std::thread::sleep(Duration::from_millis(400));
     for (let_go, answer) in held {
         drop(let_go);
@@ -112,7 +112,7 @@ fn submitted_as_it_begins() {
                 let lane = Lane::new("one");
                 scope.spawn(move || {
                     let rank = rank.lane(&lane);
-                    let answers: Vec<_> = (0..50).map(|_| rank.submit(Barrier)).collect();
+                    let answers: Vec<_> = (0..50).map(|_| rank.submit(requests::barrier())).collect();
                     answers.into_iter().for_each(|answer| answer.wait().unwrap());
                 });
             }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use gpucomm::world::{At, Barrier, Completion, InFlight, Members, Op, Phase, Reason, Request, World, WorldOptions};
+use gpucomm::world::{At, Completion, InFlight, Members, Op, Phase, Reason, Request, World, WorldOptions, requests};
 use gpucomm::{Backend, Device, InPlace, Result, Stream};
 
 use super::support::{child, eventually, on, slower, values, world};
@@ -74,7 +74,7 @@ fn a_request_that_gives_nothing_back() {
     let failed = answer.err().expect("it has nothing");
     assert!(failed.reason == Reason::Failed && failed.buffers.is_none());
     assert!(failed.error.to_string().contains("panicked"), "{failed}");
-    rank.submit(Barrier).wait_for(slower(20.0)).expect("an answer").unwrap();
+    rank.submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap();
     // In the thread of the world, and of who cancels.
     let (let_go, held) = super::support::hold(&rank);
     let late = rank.clone().within(Duration::from_millis(20)).submit(Bad(Where::Back, None));
@@ -99,7 +99,7 @@ fn buffers_that_nobody_wants() {
         drop(answer);
         drop(let_go);
     }
-    rank.submit(Barrier).wait_for(slower(20.0)).expect("an answer").unwrap();
+    rank.submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap();
     eventually("all are answered", || world.metrics().pending == 0);
 }
 
@@ -108,7 +108,7 @@ fn a_completion() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap().completion(Arc::new(Panics));
     for _ in 0..3 {
-        rank.submit(Barrier).wait_for(slower(20.0)).expect("an answer").unwrap();
+        rank.submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap();
     }
 }
 
@@ -130,7 +130,7 @@ fn an_executor() {
     assert!(matches!(std::pin::pin!(watch.changed()).poll(&mut context), Poll::Pending));
     // Who waits for room is woken by the thread of the rank.
     let (let_go, held) = super::support::hold(&rank);
-    let waits = rank.submit(Barrier);
+    let waits = rank.submit(requests::barrier());
     let mut room = std::pin::pin!(rank.room());
     assert!(matches!(room.as_mut().poll(&mut context), Poll::Pending));
     drop(let_go);
@@ -138,7 +138,7 @@ fn an_executor() {
     waits.wait_for(slower(20.0)).expect("an answer").unwrap();
     world.fail("a test");
     world.rebuild(Members::Same).unwrap();
-    world.rank(0).unwrap().submit(Barrier).wait_for(slower(20.0)).expect("an answer").unwrap();
+    world.rank(0).unwrap().submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap();
 }
 
 /// A request that panics in what is asked by who submits it.
@@ -335,7 +335,7 @@ fn ends() {
                 let kept = keeps.then(|| {
                     let devices = Device::all().unwrap();
                     let world = World::new(&devices[..devices.len().min(2)]).unwrap();
-                    let waits = world.rank(0).unwrap().within(slower(0.2)).submit(Barrier);
+                    let waits = world.rank(0).unwrap().within(slower(0.2)).submit(requests::barrier());
                     (world, waits)
                 });
                 let last = move || {

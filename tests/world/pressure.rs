@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::world::{Barrier, Op, Overflow, Reason, Shutdown, WorldOptions};
+use gpucomm::world::{Op, Overflow, Reason, Shutdown, WorldOptions, requests};
 use gpucomm::{Error, InPlace};
 
 use super::block_on::block_on;
@@ -13,16 +13,17 @@ fn a_queue_that_is_full() {
     let world = world(1, WorldOptions { queue: 2, ..WorldOptions::default() });
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
-    let waiting = [rank.submit(Barrier), rank.submit(Barrier)];
+    let waiting = [rank.submit(requests::barrier()), rank.submit(requests::barrier())];
     let refuses = rank.clone().overflow(Overflow::Refuse);
     let failed = refuses.all_reduce(InPlace(on(rank.device(), &[1u8])), Op::Sum).wait().unwrap_err();
     assert_eq!((failed.reason, values(&failed.buffers.unwrap())), (Reason::Full, vec![1]));
     let start = Instant::now();
-    let failed = rank.clone().within(Duration::from_millis(50)).submit(Barrier).wait().unwrap_err();
+    let failed = rank.clone().within(Duration::from_millis(50)).submit(requests::barrier()).wait().unwrap_err();
     assert!(failed.reason == Reason::Full && start.elapsed() >= Duration::from_millis(50), "{failed}");
     // A future waits for room, and holds up nobody.
     std::thread::scope(|scope| {
-        let task = scope.spawn(|| block_on(async { Ok::<_, Error>(rank.room().await?.submit(Barrier).await?) }));
+        let task =
+            scope.spawn(|| block_on(async { Ok::<_, Error>(rank.room().await?.submit(requests::barrier()).await?) }));
         std::thread::sleep(Duration::from_millis(20));
         assert!(!task.is_finished());
         drop(let_go);
@@ -41,12 +42,12 @@ fn what_waits_too_long() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
-    let failed = rank.clone().within(Duration::from_millis(50)).submit(Barrier).wait().unwrap_err();
+    let failed = rank.clone().within(Duration::from_millis(50)).submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Late);
     assert!(matches!(failed.error, Error::Timeout { operation: "barrier", .. }), "{failed}");
     drop(let_go);
     held.wait().unwrap();
-    rank.submit(Barrier).wait().unwrap();
+    rank.submit(requests::barrier()).wait().unwrap();
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn a_slow_rank_holds_up_no_other() {
     let (let_go, held) = hold(&world.rank(0).unwrap());
     let other = world.rank(1).unwrap();
     for _ in 0..100 {
-        other.submit(Vec::<Barrier>::new()).wait().unwrap();
+        other.submit(std::iter::repeat_with(requests::barrier).take(0).collect::<Vec<_>>()).wait().unwrap();
     }
     drop(let_go);
     held.wait().unwrap();
@@ -70,7 +71,7 @@ fn drained() {
     let (rank, barriers) = (world.rank(0).unwrap(), (0..50).map(|_| world.barrier()).collect::<Vec<_>>());
     world.shutdown(Shutdown::Drain, slower(30.0)).unwrap();
     barriers.into_iter().for_each(|barrier| drop(barrier.wait().unwrap()));
-    let failed = rank.submit(Barrier).wait().unwrap_err();
+    let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Closed);
 }
 
@@ -83,7 +84,7 @@ fn aborted() {
     // Nobody else comes.
     let rank = world.rank(0).unwrap();
     let waits = rank.all_reduce(InPlace(on(rank.device(), &[3u8])), Op::Sum);
-    let queued = rank.submit(Barrier);
+    let queued = rank.submit(requests::barrier());
     world.shutdown(Shutdown::Abort, slower(30.0)).unwrap();
     assert!(waits.wait().unwrap_err().buffers.is_some());
     assert!(queued.wait().is_err());

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{AllReduce, Barrier, Lane, Members, Op, Phase, Rebuild, Shutdown, World, WorldOptions};
+use gpucomm::world::{Lane, Members, Op, Phase, Rebuild, Shutdown, World, WorldOptions, requests};
 use gpucomm::{Device, DeviceBuffer, Error, InPlace, Launch, Stream};
 
 use super::support::{Killed, child, eventually, number, on, slower, until_rebuilt, values};
@@ -164,10 +164,10 @@ fn in_order() {
     if world.size() == 1 {
         return;
     }
-    rank.submit(Barrier).wait().unwrap();
+    rank.submit(requests::barrier()).wait().unwrap();
     if rank.rank() == 0 {
         let x = InPlace(on(rank.device(), &[1u32; 7]));
-        rank.submit_in_order(AllReduce::new(x, Op::Sum)).wait().unwrap();
+        rank.submit_in_order(requests::all_reduce(x, Op::Sum)).wait().unwrap();
         let error = world.shutdown(Shutdown::Drain, slower(1.0)).unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains("in order"), "{error}");
     } else {
@@ -222,7 +222,7 @@ fn load() {
 
 fn mismatch() {
     let (world, rank) = start(options(true, false));
-    rank.submit(Barrier).wait().unwrap();
+    rank.submit(requests::barrier()).wait().unwrap();
     let x = InPlace(on(rank.device(), &[1u8; 4]));
     let answer = if rank.rank() == 0 { rank.all_reduce(x, Op::Sum) } else { rank.all_reduce(x, Op::Max) };
     let failed = answer.wait().unwrap_err();
@@ -245,7 +245,7 @@ fn lost() {
     let (world, rank) = start(WorldOptions { rebuild: rebuilt(), ..options(false, false) });
     let (size, is_victim) = (world.size(), std::env::var(VICTIM).unwrap() == rank.rank().to_string());
     let mut trap = is_victim.then(|| (Trap::on(rank.device()), fastrand::u32(4..100)));
-    rank.submit(Barrier).wait().unwrap();
+    rank.submit(requests::barrier()).wait().unwrap();
     let (mut asked, mut lost) = (0, 0);
     while world.health().generation == 1 && world.health().phase == Phase::Up {
         let Ok(x) = Stream::new(rank.device()).and_then(|stream| DeviceBuffer::from_slice(&stream, &[1u32; 7])) else {
@@ -279,7 +279,7 @@ fn killed(sequenced: bool) {
     let (world, rank) = start(WorldOptions { rebuild: rebuilt(), ..options(false, sequenced) });
     let size = world.size();
     let mut lost = 0;
-    rank.submit(Barrier).wait().unwrap();
+    rank.submit(requests::barrier()).wait().unwrap();
     println!("at it");
     while world.health().generation == 1 && world.health().phase == Phase::Up {
         let x = InPlace(on(rank.device(), &[1u32; 7]));

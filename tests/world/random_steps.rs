@@ -1,9 +1,6 @@
 //! The steps of random programs: a request of all ranks, and what it makes of what they hold.
 
-use gpucomm::world::{
-    AllGather, AllGatherV, AllReduce, AllToAll, AllToAllV, Broadcast, Gather, GatherV, Op, Part, Rank, Recv, Reduce,
-    ReduceScatter, ReduceScatterV, Scatter, ScatterV, Send,
-};
+use gpucomm::world::{Op, Part, Rank, requests};
 use gpucomm::{Device, InPlace};
 
 use super::random::{Buffer, Program};
@@ -52,25 +49,25 @@ pub fn step(program: &mut Program) {
     let parts = |of: usize| old[of].clone();
     program.model = match kind {
         0 => {
-            program.ask(|_, x| AllReduce::new(InPlace(x), op), |x| x);
+            program.ask(|_, x| requests::all_reduce(InPlace(x), op), |x| x);
             vec![reduced(&old, &op); size]
         }
         1 => {
-            program.ask(|_, x| Broadcast::new(InPlace(x), root), |x| x);
+            program.ask(|_, x| requests::broadcast(InPlace(x), root), |x| x);
             vec![parts(root); size]
         }
         2 => {
-            program.ask(|_, x| AllGather::new(InPlace(x)), |x| x);
+            program.ask(|_, x| requests::all_gather(InPlace(x)), |x| x);
             vec![(0..size).flat_map(|rank| old[rank][own(rank)].to_vec()).collect(); size]
         }
         3 => {
-            program.ask(|rank, x| AllToAll::new((x, zeroed::<u32>(rank.device(), len))), |(_, recv)| recv);
+            program.ask(|rank, x| requests::all_to_all((x, zeroed::<u32>(rank.device(), len))), |(_, recv)| recv);
             (0..size).map(|to| (0..size).flat_map(|from| old[from][own(to)].to_vec()).collect()).collect()
         }
         4 => {
             let make = |rank: &Rank, x| {
                 let (next, before) = ((rank.rank() + 1) % size, (rank.rank() + size - 1) % size);
-                (Send::new(x, next), Recv::new(zeroed::<u32>(rank.device(), len), before))
+                (requests::send(x, next), requests::recv(zeroed::<u32>(rank.device(), len), before))
             };
             program.ask(make, |(_, received)| received);
             (0..size).map(|rank| parts((rank + size - 1) % size)).collect()
@@ -78,13 +75,16 @@ pub fn step(program: &mut Program) {
         5 => {
             // A list: the sum of a buffer, and one of something else.
             let make = |rank: &Rank, x| {
-                vec![AllReduce::new(InPlace(x), op), AllReduce::new(InPlace(on(rank.device(), &[1])), Op::Sum)]
+                vec![
+                    requests::all_reduce(InPlace(x), op),
+                    requests::all_reduce(InPlace(on(rank.device(), &[1])), Op::Sum),
+                ]
             };
             program.ask(make, |mut list| list.swap_remove(0));
             vec![reduced(&old, &op); size]
         }
         6 => {
-            let make = |rank: &Rank, x| Reduce::new((x, room(rank, root, len)), op, root);
+            let make = |rank: &Rank, x| requests::reduce((x, room(rank, root, len)), op, root);
             program.ask(make, |(x, all)| all.unwrap_or(x));
             let mut new = old.clone();
             new[root] = reduced(&old, &op);
@@ -92,7 +92,7 @@ pub fn step(program: &mut Program) {
         }
         7 => {
             let make = |rank: &Rank, x| {
-                Gather::new((Part::new(x, own(rank.rank())).expect("a range within"), room(rank, root, len)), root)
+                requests::gather((Part::new(x, own(rank.rank())).expect("a range within"), room(rank, root, len)), root)
             };
             program.ask(make, |(x, all)| all.unwrap_or(x.into_whole()));
             let mut new = old.clone();
@@ -107,7 +107,7 @@ pub fn step(program: &mut Program) {
                 } else {
                     (None, Part::new(x, range).expect("a range within"))
                 };
-                Scatter::new(form, root)
+                requests::scatter(form, root)
             };
             program.ask(make, |(_, part): (Option<Buffer>, _)| part.into_whole());
             let put = |rank: usize| {
@@ -118,7 +118,8 @@ pub fn step(program: &mut Program) {
             (0..size).map(put).collect()
         }
         9 => {
-            let make = |rank: &Rank, x| ReduceScatter::new((x, new_part(rank.device(), len, own(rank.rank()))), op);
+            let make =
+                |rank: &Rank, x| requests::reduce_scatter((x, new_part(rank.device(), len, own(rank.rank()))), op);
             program.ask(make, |(_, part)| part.into_whole());
             let put = |rank: usize| {
                 let mut new = vec![0; len];
@@ -131,19 +132,19 @@ pub fn step(program: &mut Program) {
             // Each rank has a factor of its own.
             let factor = program.rng.u32(..9);
             let of = move |rank: usize| factor + u32::try_from(rank).unwrap();
-            program.ask(move |rank, x| AllReduce::new(InPlace(x), Op::PreMul(of(rank.rank()))), |x| x);
+            program.ask(move |rank, x| requests::all_reduce(InPlace(x), Op::PreMul(of(rank.rank()))), |x| x);
             let scaled = |(rank, one): (usize, &Vec<u32>)| one.iter().map(|x| x.wrapping_mul(of(rank))).collect();
             vec![reduced(&old.iter().enumerate().map(scaled).collect(), &Op::Sum); size]
         }
         11 => {
-            let sum = |_: &Rank, x| AllReduce::new(InPlace(x), op);
+            let sum = |_: &Rank, x| requests::all_reduce(InPlace(x), op);
             if program.ask_and_cancel(sum, |x| x, |x| x) { vec![reduced(&old, &op); size] } else { old }
         }
         12 => {
             // The last rank has no room for one element.
             let make = |rank: &Rank, x| {
                 let less = usize::from(rank.rank() + 1 == size);
-                AllGather::new((
+                requests::all_gather((
                     Part::new(x, 0..part).expect("a range within"),
                     zeroed::<u32>(rank.device(), part * size - less),
                 ))
@@ -168,7 +169,10 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
         13 => {
             let make = |rank: &Rank, x| {
                 let recv = new_part(rank.device(), len, 0..total);
-                AllGatherV::new((Part::new(x, 0..counts[rank.rank()]).expect("a range within"), recv), counts.clone())
+                requests::all_gather_v(
+                    (Part::new(x, 0..counts[rank.rank()]).expect("a range within"), recv),
+                    counts.clone(),
+                )
             };
             program.ask(make, |(_, all)| all.into_whole());
             let mut all = zeros();
@@ -178,7 +182,7 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
         14 => {
             let make = |rank: &Rank, x| {
                 let recv = new_part(rank.device(), len, 0..counts[rank.rank()]);
-                ReduceScatterV::new((Part::new(x, 0..total).expect("a range within"), recv), counts.clone(), op)
+                requests::reduce_scatter_v((Part::new(x, 0..total).expect("a range within"), recv), counts.clone(), op)
             };
             program.ask(make, |(_, own)| own.into_whole());
             let put = |rank: usize| {
@@ -191,7 +195,7 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
         15 => {
             let make = |rank: &Rank, x| {
                 let recv = (rank.rank() == root).then(|| new_part(rank.device(), len, 0..total));
-                GatherV::new(
+                requests::gather_v(
                     (Part::new(x, 0..counts[rank.rank()]).expect("a range within"), recv),
                     counts.clone(),
                     root,
@@ -213,7 +217,7 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
                 } else {
                     (None, Part::new(x, own).expect("a range within"))
                 };
-                ScatterV::new(form, counts.clone(), root)
+                requests::scatter_v(form, counts.clone(), root)
             };
             program.ask(make, |(_, own): (Option<Part<Buffer>>, _)| own.into_whole());
             let mut new = old.clone();
@@ -233,7 +237,7 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
                 let own = rank.rank();
                 let from = table.iter().map(|counts| counts[own]).collect::<Vec<_>>();
                 let recv = zeroed::<u32>(rank.device(), len);
-                AllToAllV::new((x, recv), (table[own].clone(), places.clone()), (from, places.clone()))
+                requests::all_to_all_v((x, recv), (table[own].clone(), places.clone()), (from, places.clone()))
             };
             program.ask(make, |(_, recv)| recv);
             let mut new = vec![zeros(); size];

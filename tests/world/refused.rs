@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Barrier, Lane, Members, Op, Part, Reason, World, WorldOptions};
+use gpucomm::world::{Lane, Members, Op, Part, Reason, World, WorldOptions, requests};
 use gpucomm::{Clique, Device, Error, InPlace};
 
 use super::several::exchanges;
@@ -64,11 +64,11 @@ fn ranks_and_lanes_that_there_are_not() {
     let world = world(2, WorldOptions { sequenced: true, ..WorldOptions::default() });
     assert!(world.rank(9).unwrap_err().to_string().contains("got 9"));
     let rank = world.rank(0).unwrap().lane(&Lane::of("others", [1]).unwrap());
-    let failed = rank.submit(gpucomm::world::Barrier).wait().unwrap_err();
+    let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().contains("a lane in which rank 0 takes part"), "{failed}");
     let rank = world.rank(0).unwrap().lane(&Lane::of("beyond", [0, 2]).unwrap());
-    let failed = rank.submit(gpucomm::world::Barrier).wait().unwrap_err();
+    let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().contains("ranks below 2, got one with rank 2"), "{failed}");
 }
@@ -92,7 +92,7 @@ fn parts_that_there_are_not() {
 fn a_lane_whose_name_is_too_long() {
     let world = world(1, WorldOptions { sequenced: true, ..WorldOptions::default() });
     let rank = world.rank(0).unwrap().lane(&Lane::new("x".repeat(40_000)));
-    let failed = rank.submit(gpucomm::world::Barrier).wait().unwrap_err();
+    let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().contains("40001 bytes"), "{failed}");
 }
@@ -105,7 +105,7 @@ fn ranks_of_another_world_and_of_an_earlier_generation() {
     let last = mixed.len() - 1;
     mixed[last] = other.rank(last).unwrap();
     for ranks in [&mixed, &other.ranks()] {
-        let failed = one.submit_through(ranks, ranks.iter().map(|_| Barrier)).wait().unwrap_err();
+        let failed = one.submit_through(ranks, ranks.iter().map(|_| requests::barrier())).wait().unwrap_err();
         assert_eq!((failed.reason, failed.buffers.unwrap().len()), (Reason::Refused, ranks.len()));
         let error = failed.error.to_string();
         assert!(error.contains("barrier") && error.contains("of another world at index"), "{error}");
@@ -113,7 +113,7 @@ fn ranks_of_another_world_and_of_an_earlier_generation() {
     let stale = one.ranks();
     one.fail("a test");
     one.rebuild(Members::Same).unwrap();
-    let failed = one.submit_through(&stale, stale.iter().map(|_| Barrier)).wait().unwrap_err();
+    let failed = one.submit_through(&stale, stale.iter().map(|_| requests::barrier())).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Stale, "{failed}");
     for world in [one, other] {
         world.barrier().wait().unwrap();
@@ -129,7 +129,7 @@ fn a_rank_that_is_named_twice() {
         return;
     }
     let rank = world.rank(0).unwrap().within(Duration::from_millis(100));
-    let twice = world.submit_through(&[rank.clone(), rank], [Barrier, Barrier]);
+    let twice = world.submit_through(&[rank.clone(), rank], [requests::barrier(), requests::barrier()]);
     let failed = twice.wait_for(slower(20.0)).expect("an answer").unwrap_err();
     assert_eq!(failed.reason, Reason::Late, "{failed}");
     world.rebuild(Members::Same).unwrap();

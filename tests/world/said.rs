@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpucomm::world::{
-    AllReduce, At, Barrier, Completion, InFlight, Lane, Members, Op, Overflow, Phase, Rank, Reason, Request, Wide,
-    WorldOptions,
+    At, Completion, InFlight, Lane, Members, Op, Overflow, Phase, Rank, Reason, Request, WorldOptions, requests,
 };
 use gpucomm::{Error, InPlace, Result};
 
@@ -49,9 +48,9 @@ enum Wrong {
     Panics,
 }
 
-struct Mine(AllReduce<InPlace<gpucomm::DeviceBuffer<f32>>>, Wrong);
+struct Mine<R>(R, Wrong);
 
-impl Request for Mine {
+impl<R: Request> Request for Mine<R> {
     type Back = ();
 
     fn operation(&self) -> &'static str {
@@ -80,9 +79,9 @@ fn what_is_not_enqueued() {
         let start = Instant::now();
         let make = |rank: &Rank| {
             let wrong = if rank.rank() == 1 { wrong } else { Wrong::Not };
-            Mine(AllReduce::new(InPlace(on(rank.device(), &[1f32; 8])), Op::Sum), wrong)
+            Mine(requests::all_reduce(InPlace(on(rank.device(), &[1f32; 8])), Op::Sum), wrong)
         };
-        let asked: Wide<Mine> = world.submit(world.ranks().iter().map(make));
+        let asked = world.submit(world.ranks().iter().map(make));
         for answer in asked.into_answers().unwrap() {
             let failed = answer.wait().unwrap_err();
             // Those that had not begun are not made.
@@ -101,11 +100,11 @@ fn what_is_not_enqueued() {
 fn members_of_groups() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
-    let sum = || AllReduce::new(InPlace(on(rank.device(), &[1f32; 8])), Op::Sum);
+    let sum = || requests::all_reduce(InPlace(on(rank.device(), &[1f32; 8])), Op::Sum);
     let failed = rank.submit((sum(), Mine(sum(), Wrong::Not))).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().starts_with("mine: it cannot be part of a group"), "{failed}");
-    let short = AllReduce::new((on(rank.device(), &[1f32; 8]), on(rank.device(), &[1f32; 7])), Op::Sum);
+    let short = requests::all_reduce((on(rank.device(), &[1f32; 8]), on(rank.device(), &[1f32; 7])), Op::Sum);
     let failed = rank.submit((sum(), short)).wait().unwrap_err();
     assert!(failed.error.to_string().ends_with("in member 1 of the group"), "{failed}");
     assert_eq!((failed.reason, world.metrics().enqueued), (Reason::Refused, 0));
@@ -116,9 +115,9 @@ fn members_of_groups() {
 fn why_there_is_no_answer() {
     let world = world(1, WorldOptions { queue: 1, overflow: Overflow::Refuse, ..WorldOptions::default() });
     let rank = world.rank(0).unwrap();
-    let said = |rank: &Rank| rank.submit(Barrier).wait().unwrap_err().error.to_string();
+    let said = |rank: &Rank| rank.submit(requests::barrier()).wait().unwrap_err().error.to_string();
     let (let_go, held) = hold(&rank);
-    let waits = rank.submit(Barrier);
+    let waits = rank.submit(requests::barrier());
     assert_eq!(said(&rank), "barrier: rank 0: its queue is full: there is room for 1 requests");
     assert_eq!(
         world.barrier().wait().unwrap_err().error.to_string(),
@@ -159,7 +158,7 @@ fn a_completion_whose_drop_panics() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
-    drop(rank.clone().completion(Arc::new(Falls)).submit(Barrier));
+    drop(rank.clone().completion(Arc::new(Falls)).submit(requests::barrier()));
     world.fail("a test");
     drop(let_go);
     drop(held);
@@ -167,6 +166,7 @@ fn a_completion_whose_drop_panics() {
     world.rebuild(Members::Same).unwrap();
     let rank = world.rank(0).unwrap();
     let (_let_go, _held) = hold(&rank);
-    let late = rank.within(Duration::from_millis(50)).submit(Barrier).wait_for(slower(20.0)).expect("an answer");
+    let late =
+        rank.within(Duration::from_millis(50)).submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer");
     assert_eq!(late.unwrap_err().reason, Reason::Late);
 }

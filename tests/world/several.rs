@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Barrier, Lane, Members, Phase, Shutdown, World, WorldOptions};
+use gpucomm::world::{Lane, Members, Phase, Shutdown, World, WorldOptions, requests};
 use gpucomm::{Device, Result};
 
 use super::support::{eventually, slower, turn};
@@ -42,9 +42,9 @@ fn one_after_the_other() {
             let world = join(exchange, true);
             let own = world.rank(rank).unwrap();
             for name in lanes {
-                own.clone().lane(&Lane::new(name)).submit(Barrier).wait().unwrap();
+                own.clone().lane(&Lane::new(name)).submit(requests::barrier()).wait().unwrap();
             }
-            own.submit(Barrier).wait().unwrap();
+            own.submit(requests::barrier()).wait().unwrap();
             world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
         }
     });
@@ -58,7 +58,7 @@ fn at_the_same_time() {
         for round in 0..20 {
             // The worlds have requests in different lanes. Both ranks use the worlds in the same order.
             for (world, lane) in worlds.iter().zip([round % 2, 0]) {
-                world.rank(rank).unwrap().lane(&lanes[lane]).submit(Barrier).wait().unwrap();
+                world.rank(rank).unwrap().lane(&lanes[lane]).submit(requests::barrier()).wait().unwrap();
             }
         }
         let [first, second] = worlds;

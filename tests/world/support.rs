@@ -130,7 +130,7 @@ impl Request for Hold {
 }
 
 /// Holds up a rank; lets it go when what is returned is dropped.
-pub fn hold(rank: &gpucomm::world::Rank) -> (Sender<()>, gpucomm::world::Answer<Hold>) {
+pub fn hold(rank: &gpucomm::world::Rank) -> (Sender<()>, gpucomm::world::Answer<()>) {
     let (request, let_go, held) = Hold::new();
     let answer = rank.submit(request);
     let _ = held.recv_timeout(Duration::from_secs(60));

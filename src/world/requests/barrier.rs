@@ -2,12 +2,34 @@
 
 use crate::error::Result;
 use crate::nccl::Group;
+use crate::world::answer::Answer;
 use crate::world::at::At;
+use crate::world::rank::Rank;
 use crate::world::request::Request;
+use crate::world::wide::Wide;
+use crate::world::world::World;
 
-/// [`barrier`](crate::Communicator::barrier) as a request: it is answered when all ranks have come to it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Barrier;
+#[derive(Debug)]
+struct Barrier;
+
+/// Returns [`barrier`](crate::Communicator::barrier) as a request. It is answered when all ranks have come to it.
+pub fn barrier() -> impl Request<Back = ()> {
+    Barrier
+}
+
+impl Rank {
+    /// Submits a barrier, which is answered when all ranks have come to it.
+    pub fn barrier(&self) -> Answer<()> {
+        self.submit(Barrier)
+    }
+}
+
+impl World {
+    /// [`Rank::barrier`] of all ranks.
+    pub fn barrier(&self) -> Wide<()> {
+        self.submit(self.ranks().iter().map(|_| Barrier))
+    }
+}
 
 impl Request for Barrier {
     type Back = ();

@@ -60,12 +60,12 @@ mod launched_without_unsafe {
 mod permit_used_twice {
     //! Room for one request is for one.
     use gpucomm::Result;
-    use gpucomm::world::{Barrier, Rank};
+    use gpucomm::world::{Rank, requests};
 
     async fn twice(rank: &Rank) -> Result<()> {
         let permit = rank.room().await?;
-        let _ = permit.submit(Barrier);
-        let _ = permit.submit(Barrier);
+        let _ = permit.submit(requests::barrier());
+        let _ = permit.submit(requests::barrier());
         Ok(())
     }
 }
@@ -155,10 +155,10 @@ mod request_of_one_thread {
 mod request_of_two_types {
     //! What is sent and what is received are of one type.
     use gpucomm::DeviceBuffer;
-    use gpucomm::world::{AllGather, Rank};
+    use gpucomm::world::{Rank, requests};
 
     fn mix(rank: &Rank, send: DeviceBuffer<f32>, recv: DeviceBuffer<i32>) {
-        let _ = rank.submit(AllGather::new((send, recv)));
+        let _ = rank.submit(requests::all_gather((send, recv)));
     }
 }
 
