@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::error_kind::ErrorKind;
 use crate::refusal::Refusal;
 
 /// Shorthand for results of this crate.
@@ -190,7 +191,7 @@ pub enum Error {
 
     /// A rank that others wait for in an [`Exchange`](crate::exchange::Exchange) has ended, and will not come.
     #[error("{operation}: rank {rank} {how}")]
-    Gone {
+    Departed {
         /// The method.
         operation: &'static str,
         /// The rank that ended.
@@ -261,34 +262,42 @@ impl std::fmt::Debug for Error {
         if text.contains('\n') {
             text = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
         }
-        write!(f, "{text} [{}]", self.variant())
+        write!(f, "{text} [{}]", self.kind())
     }
 }
 
 impl Error {
-    /// The name of the variant.
-    pub(crate) const fn variant(&self) -> &'static str {
+    /// Returns which variant this is, without its fields.
+    ///
+    /// ```
+    /// use gpucomm::{Error, ErrorKind};
+    ///
+    /// let error = Error::Unsupported { operation: "split", needs: "NCCL 2.18 or newer".into() };
+    /// assert_eq!(error.kind(), ErrorKind::Unsupported);
+    /// ```
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoDevice { .. } => "NoDevice",
-            Self::DriverTooOld { .. } => "DriverTooOld",
-            Self::OutOfMemory { .. } => "OutOfMemory",
-            Self::Cuda { .. } => "Cuda",
-            Self::DeviceLost { .. } => "DeviceLost",
-            Self::Nccl { .. } => "Nccl",
-            Self::Nvshmem { .. } => "Nvshmem",
-            Self::InvalidArgument { .. } => "InvalidArgument",
-            Self::Disagreement { .. } => "Disagreement",
-            Self::Timeout { .. } => "Timeout",
-            Self::Cancelled { .. } => "Cancelled",
-            Self::Aborted { .. } => "Aborted",
-            Self::Revoked { .. } => "Revoked",
-            Self::Suspended { .. } => "Suspended",
-            Self::Gone { .. } => "Gone",
-            Self::Exchange { .. } => "Exchange",
-            Self::Multicast { .. } => "Multicast",
-            Self::Unsupported { .. } => "Unsupported",
-            Self::LibraryTooOld { .. } => "LibraryTooOld",
-            Self::InvalidUsage { .. } => "InvalidUsage",
+            Self::NoDevice { .. } => ErrorKind::NoDevice,
+            Self::DriverTooOld { .. } => ErrorKind::DriverTooOld,
+            Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
+            Self::Cuda { .. } => ErrorKind::Cuda,
+            Self::DeviceLost { .. } => ErrorKind::DeviceLost,
+            Self::Nccl { .. } => ErrorKind::Nccl,
+            Self::Nvshmem { .. } => ErrorKind::Nvshmem,
+            Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
+            Self::Disagreement { .. } => ErrorKind::Disagreement,
+            Self::Timeout { .. } => ErrorKind::Timeout,
+            Self::Cancelled { .. } => ErrorKind::Cancelled,
+            Self::Aborted { .. } => ErrorKind::Aborted,
+            Self::Revoked { .. } => ErrorKind::Revoked,
+            Self::Suspended { .. } => ErrorKind::Suspended,
+            Self::Departed { .. } => ErrorKind::Departed,
+            Self::Exchange { .. } => ErrorKind::Exchange,
+            Self::Multicast { .. } => ErrorKind::Multicast,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::LibraryTooOld { .. } => ErrorKind::LibraryTooOld,
+            Self::InvalidUsage { .. } => ErrorKind::InvalidUsage,
         }
     }
 
@@ -332,7 +341,7 @@ impl Error {
             Self::Nccl { message, last, .. } => last.as_mut().unwrap_or(message),
             Self::InvalidArgument { got, .. } | Self::Disagreement { got, .. } => got,
             Self::Timeout { detail, .. } | Self::Multicast { detail, .. } => detail,
-            Self::Gone { how, .. } => how,
+            Self::Departed { how, .. } => how,
             Self::Unsupported { needs, .. } => needs,
             // One is about the whole program, and the other the will of who has asked.
             Self::LibraryTooOld { .. } | Self::Cancelled { .. } => return self,

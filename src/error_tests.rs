@@ -13,3 +13,12 @@ fn debug_is_one_line() {
     let want = "ncclAllReduce: NCCL error 2 (system error): Bootstrap:; connection refused [Nccl]";
     assert_eq!(format!("{error:?}"), want);
 }
+
+/// The name of a kind is that of the variant.
+#[test]
+fn kinds_are_named_as_variants() {
+    let error = Error::Cancelled { operation: "test" };
+    assert_eq!((error.kind(), error.kind().to_string()), (ErrorKind::Cancelled, "Cancelled".to_owned()));
+    let error = Error::Departed { operation: "test", rank: 2, how: "has died".into() };
+    assert_eq!((error.kind(), format!("{:>9}", error.kind())), (ErrorKind::Departed, " Departed".to_owned()));
+}

@@ -62,6 +62,7 @@ mod deadline;
 mod element;
 mod emulator_settings;
 mod error;
+mod error_kind;
 pub mod exchange;
 #[cfg(feature = "nccl")]
 mod hint;
@@ -93,6 +94,7 @@ pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind, Reduce};
 pub use emulator_settings::EmulatorSettings;
 pub use error::{Error, Result};
+pub use error_kind::ErrorKind;
 #[cfg(feature = "float8")]
 pub use float8::{F8E4M3, F8E5M2};
 #[cfg(feature = "half")]

@@ -40,7 +40,7 @@ impl Exchange {
     /// ranks.
     ///
     /// At the deadline, [`Error::Timeout`] lists the ranks that have not come. If a rank is known
-    /// to have ended, the others get [`Error::Gone`] at once. If a rank calls another operation
+    /// to have ended, the others get [`Error::Departed`] at once. If a rank calls another operation
     /// instead, they get [`Error::Disagreement`].
     ///
     /// ```
@@ -55,7 +55,7 @@ impl Exchange {
     ///
     /// # Errors
     /// Returns [`Error::InvalidArgument`] for [`MAX_VALUE`](super::MAX_VALUE) bytes or more,
-    /// [`Error::Timeout`], [`Error::Gone`], [`Error::Disagreement`], and the errors of the
+    /// [`Error::Timeout`], [`Error::Departed`], [`Error::Disagreement`], and the errors of the
     /// [store](Self#errors).
     pub fn all_gather(&self, value: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.gather_in(self.view.round(), "Exchange::all_gather", kind::ALL_GATHER, value, &self.deadline())
@@ -71,7 +71,7 @@ impl Exchange {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
     /// match exchange.within(Duration::from_secs(5)).barrier() {
     ///     Err(Error::Timeout { .. }) => println!("a rank is late"),
-    ///     Err(Error::Gone { .. }) => println!("a rank has ended"),
+    ///     Err(Error::Departed { .. }) => println!("a rank has ended"),
     ///     done => done?,
     /// }
     /// # Ok(())

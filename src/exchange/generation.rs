@@ -246,7 +246,7 @@ impl Meeting<'_> {
                         std::thread::sleep(LOOK.min(self.deadline.remaining()) / 5);
                         if self.store.goes_with(now.id)? {
                             let how = "has left, and with it the rendezvous store".to_owned();
-                            return Err(Error::Gone { operation: self.operation, rank: 0, how });
+                            return Err(Error::Departed { operation: self.operation, rank: 0, how });
                         }
                     }
                     None => {}
@@ -320,7 +320,7 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`], which lists who has not come; what the store says: [`Error::Gone`] where
+    /// [`Error::Timeout`], which lists who has not come; what the store says: [`Error::Departed`] where
     /// rank 0 of a [`Tcp`](super::Tcp) has ended, and [`Error::Exchange`] where it fails, or
     /// somebody else has written to its keys; [`Error::InvalidArgument`] where `GPUCOMM_TIMEOUT`
     /// holds no time.
@@ -367,7 +367,7 @@ impl Exchange {
                 Err(error) => error,
             };
             // A rank may come back to the server of the last run, whose rank 0 is about to leave.
-            if rank == 0 || !is_stale.get() || !matches!(error, Error::Gone { rank: 0, .. }) {
+            if rank == 0 || !is_stale.get() || !matches!(error, Error::Departed { rank: 0, .. }) {
                 return Err(error);
             }
             let Some(next) = store.again(pause, deadline.remaining()) else { return Err(error) };

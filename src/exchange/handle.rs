@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 /// # Errors
 /// All methods that use the store return
 /// - [`Error::Timeout`] if the store does not answer in time,
-/// - [`Error::Gone`] if the store is a [`Tcp`](super::Tcp) and rank 0, which serves it, has ended,
+/// - [`Error::Departed`] if the store is a [`Tcp`](super::Tcp) and rank 0, which serves it, has ended,
 /// - [`Error::Exchange`] if a file or a connection fails, or the store is full.
 #[derive(Debug, Clone)]
 pub struct Exchange {
@@ -134,7 +134,7 @@ impl Exchange {
             match is_through(rank) {
                 Ok(true) => through.push(rank),
                 // The store has ended together with the rank that serves it.
-                Ok(false) | Err(Error::Gone { .. }) => return Some((rank, how)),
+                Ok(false) | Err(Error::Departed { .. }) => return Some((rank, how)),
                 Err(_) => return None,
             }
         }
@@ -150,7 +150,7 @@ impl Exchange {
         match self.view.store.ended(&ids, within) {
             Ok(ends) => ranks.iter().zip(ends).find_map(|(rank, end)| Some((*rank, end?))),
             // The rank that serves the store has ended. `rank` is its rank in the store.
-            Err(Error::Gone { rank, how, .. }) => {
+            Err(Error::Departed { rank, how, .. }) => {
                 let is_it = |other: &&usize| self.view.members[**other].root == rank;
                 ranks.iter().find(is_it).map(|rank| (*rank, how))
             }
@@ -213,7 +213,7 @@ impl Exchange {
     /// Returns
     /// - [`Error::InvalidArgument`] if the key has another length,
     /// - [`Error::Timeout`] if no rank sets the key in time,
-    /// - [`Error::Gone`] if all other ranks have ended,
+    /// - [`Error::Departed`] if all other ranks have ended,
     /// - the errors of the [store](Self#errors).
     pub fn get(&self, key: &str) -> Result<Vec<u8>> {
         Ok(self.get_all(&[key])?.swap_remove(0))
@@ -274,7 +274,7 @@ impl Exchange {
                 let rank = usize::from(self.rank() == 0);
                 let how = ends[0].as_deref().unwrap_or_default();
                 let how = format!("{how}, as all others have ended, and nobody has set {missing:?}");
-                return Err(Error::Gone { operation, rank, how });
+                return Err(Error::Departed { operation, rank, how });
             }
             if up {
                 return Err(deadline.error(operation, format!("rank {}: nobody has set {missing:?}", self.rank())));
@@ -299,7 +299,7 @@ impl Exchange {
     /// Returns
     /// - [`Error::InvalidArgument`] if `rank` is out of range or the key has another length,
     /// - [`Error::Timeout`] if `rank` does not set the key in time,
-    /// - [`Error::Gone`] if `rank` has ended without setting it,
+    /// - [`Error::Departed`] if `rank` has ended without setting it,
     /// - the errors of the [store](Self#errors).
     pub fn get_from(&self, rank: usize, key: &str) -> Result<Vec<u8>> {
         let operation = "Exchange::get_from";

@@ -111,7 +111,7 @@ impl Exchange {
     ///
     /// It returns as soon as all other ranks have called it or are known to have ended. The first
     /// rank whose deadline passes decides, and all ranks get the same members. A rank that comes
-    /// later is not among them, and gets [`Error::Gone`] with its own rank. A second call returns
+    /// later is not among them, and gets [`Error::Departed`] with its own rank. A second call returns
     /// the same exchange.
     ///
     /// ```
@@ -132,7 +132,7 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::Gone`] with this rank if it has come too late or has
+    /// Returns [`Error::Departed`] with this rank if it has come too late or has
     /// [withdrawn](Self::withdraw), and the errors of the [store](Self#errors). A rank that does
     /// not come is no error.
     pub fn survivors(&self) -> Result<Self> {
@@ -144,7 +144,7 @@ impl Exchange {
         let key = |rank: usize| format!("{}s/{rank}", self.view.path);
         let said = self.view.store.compare_and_set(&key(self.rank()), None, &[], deadline.remaining())?;
         if matches!(said, Swap::Found(Some(said)) if !said.is_empty()) {
-            return Err(Error::Gone { operation, rank: self.rank(), how: "has withdrawn".to_owned() });
+            return Err(Error::Departed { operation, rank: self.rank(), how: "has withdrawn".to_owned() });
         }
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, key(rank))).collect();
         let verdict = format!("{}s/verdict", self.view.path);
@@ -163,7 +163,7 @@ impl Exchange {
         let ranks = reader.list(Reader::count).filter(|ranks| ranks.iter().all(|rank| *rank < self.size()));
         let ranks = ranks.ok_or_else(|| unreadable(operation, &verdict, &bytes))?;
         let base = format!("{}s/v/", self.view.path);
-        let view = self.view.child(base, &ranks).ok_or_else(|| Error::Gone {
+        let view = self.view.child(base, &ranks).ok_or_else(|| Error::Departed {
             operation,
             rank: self.rank(),
             how: format!("has come too late: ranks {ranks:?} went on without it"),

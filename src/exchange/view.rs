@@ -203,7 +203,7 @@ impl View {
         }
         for ((rank, _), came) in keys.iter().zip(&came) {
             if let Came::Ended(how) = came {
-                return Err(Error::Gone {
+                return Err(Error::Departed {
                     operation,
                     rank: *rank,
                     how: format!("{how}; rank {} waits for it in {what}", self.rank),

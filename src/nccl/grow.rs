@@ -151,7 +151,7 @@ impl Communicator {
     /// `exchange` has no more ranks than there are, or this rank has another number there; [`Error::Disagreement`] on all ranks if the first of them do
     /// not call this, for communicators of the same size, or the others do not join. Where a rank cannot grow, nothing has happened: it gets its
     /// own error, and the others at once an [`Error::Exchange`] that says why. Where the exchange knows that a rank has ended which had not grown or
-    /// joined, [`Error::Gone`] soon after, or [`Error::Aborted`] if this communicator was growing already, which ends it. Those of
+    /// joined, [`Error::Departed`] soon after, or [`Error::Aborted`] if this communicator was growing already, which ends it. Those of
     /// [`Exchange::all_gather`].
     ///
     /// # Examples
@@ -226,7 +226,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::join`]; [`Error::Disagreement`] on all ranks if one of those that there are calls this instead of
-    /// [`grow_over`](Self::grow_over); [`Error::Exchange`] at once if another rank cannot go on, and [`Error::Gone`] soon after the exchange knows that
+    /// [`grow_over`](Self::grow_over); [`Error::Exchange`] at once if another rank cannot go on, and [`Error::Departed`] soon after the exchange knows that
     /// one has ended before it has joined; those of [`Exchange::all_gather`].
     ///
     /// # Safety

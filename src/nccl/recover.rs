@@ -35,14 +35,14 @@ impl Communicator {
     ///
     /// Every rank that still can calls it, each after its own calls have failed. The ranks wait for each other as long as
     /// [`Exchange::within`] says, or until the others are known to have ended. The abort takes at most half of that time, and at most
-    /// 10 s. A rank that comes later is left out, and gets [`Error::Gone`]. If another rank is lost before all have started, those that are
+    /// 10 s. A rank that comes later is left out, and gets [`Error::Departed`]. If another rank is lost before all have started, those that are
     /// left begin again. All ranks get the same answer: none goes on unless all that it starts with have said that they do.
     ///
     /// A rank whose device is lost [withdraws](Exchange::withdraw): it gets that error, and the others go on without it.
     ///
     /// Unless the communicator is [checked](crate::nccl::InitOptions::checked), nobody who waits for the work of a rank is told that it has died: such a wait ends at its deadline, which is
     /// [`default_timeout`](crate::default_timeout), five minutes, where neither [`set_default_timeout`](crate::set_default_timeout) nor the call
-    /// says less. Who is to know sooner has a thread wait for the others in `exchange`, which gets [`Error::Gone`] at once, and
+    /// says less. Who is to know sooner has a thread wait for the others in `exchange`, which gets [`Error::Departed`] at once, and
     /// [abort](Self::aborter) the communicator.
     ///
     /// Some ranks may have done a step that others have not, or believe that they have, see [failures](crate::nccl#failures): ranks tell each
@@ -52,7 +52,7 @@ impl Communicator {
     /// operation was under way.
     ///
     /// # Errors
-    /// [`Error::Gone`] where this rank is left out, as it came too late; [`Error::DeviceLost`] where its device is; [`Error::Timeout`] where those that are left cannot start within their timeout, and [`Error::Exchange`] where the exchange
+    /// [`Error::Departed`] where this rank is left out, as it came too late; [`Error::DeviceLost`] where its device is; [`Error::Timeout`] where those that are left cannot start within their timeout, and [`Error::Exchange`] where the exchange
     /// fails. [`Error::InvalidUsage`] for a rank of a clique, for which there is [`Clique::recover`], and within a host function;
     /// [`Error::InvalidArgument`] where `exchange` is not one of as many ranks, in which this rank has the same number.
     ///
@@ -199,7 +199,7 @@ fn go_on(view: &Exchange, vote: &Vote) -> Result<Exchange> {
     }
     if lost.contains(&view.rank()) {
         let how = "has come too late: the others went on without it".to_owned();
-        return Err(Error::Gone { operation: OPERATION, rank: view.rank(), how });
+        return Err(Error::Departed { operation: OPERATION, rank: view.rank(), how });
     }
     let left: Vec<_> = (0..view.size()).filter(|rank| !lost.contains(rank)).collect();
     view.subset(&left)

@@ -141,7 +141,7 @@ impl Communicator {
     /// - Where one comes to something else, nothing of that is launched, and all report the same [`Error::Disagreement`], at once. So they do
     ///   where one closes its communicator in place of that.
     /// - Where one does not come within the [timeout](Communicator::set_timeout), [`Error::Timeout`] says who; where its process has ended,
-    ///   [`Error::Gone`] does, at once. Both errors end the communicator, because the others count on this rank. A wait for the device ends
+    ///   [`Error::Departed`] does, at once. Both errors end the communicator, because the others count on this rank. A wait for the device ends
     ///   it with [`Error::Aborted`] about a second after the store knows that a process has ended which had not closed its rank, if it
     ///   waits for that rank: a message needs the other end of it, a [`shrink`](Communicator::shrink) those that it does not leave out, everything
     ///   else all ranks. An operation counts until somebody has waited for it. A first operation that waits inside NCCL ends within five
@@ -163,7 +163,7 @@ impl Communicator {
     /// Processes of one host that see each other in `/proc` compare collectives in shared memory, from the third collective on. Without it,
     /// nothing is asked and nothing waits. The ranks must not leave the exchange, nor begin its next generation, before they have closed the
     /// communicator. Where rank 0 of a [`Tcp`](crate::exchange::Tcp) has ended, which serves the others, they tell each other nothing any more:
-    /// each finds that at its next operation, with [`Error::Gone`], and whoever waits for rank 0 is told as above. A communicator leaves the exchange when it is dropped or closed, once the
+    /// each finds that at its next operation, with [`Error::Departed`], and whoever waits for rank 0 is told as above. A communicator leaves the exchange when it is dropped or closed, once the
     /// others have been told, which may take a moment.
     ///
     /// ```
@@ -199,7 +199,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// As [`Communicator::init_rank_with`]; [`Error::Gone`] soon after the exchange knows that a rank has ended before it had started;
+    /// As [`Communicator::init_rank_with`]; [`Error::Departed`] soon after the exchange knows that a rank has ended before it had started;
     /// [`Error::Disagreement`] where the ranks do not start with the same; [`Error::InvalidUsage`] on all ranks where
     /// two of them have one device, which NCCL would refuse; [`Error::Exchange`] at once where another rank cannot start, and says why; those of [`Exchange::all_gather`]; [`Error::InvalidArgument`] where `GPUCOMM_CHECKED` is
     /// something else than 0 or 1.

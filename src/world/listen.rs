@@ -45,7 +45,7 @@ pub(super) fn withdraw(exchange: &Exchange) -> Telling {
 
 /// Whether the others are told, or nobody can be told any more.
 fn is_over(result: &Result<()>) -> bool {
-    matches!(result, Ok(()) | Err(Error::Gone { .. }))
+    matches!(result, Ok(()) | Err(Error::Departed { .. }))
 }
 
 /// Tells the others until they are told, the exchange has ended, or the default timeout has passed. Nobody waits for this.
@@ -94,7 +94,7 @@ fn look(exchange: &Exchange, ranks: &[usize]) -> Result<Vec<(usize, Totals)>, He
     const OPERATION: &str = "World";
     let keys: Vec<_> = ranks.iter().map(|rank| (*rank, Note::key(*rank))).collect();
     let came = exchange.notes(&keys, LOOK).map_err(|error| match error {
-        Error::Gone { .. } => Heard::Failed(error),
+        Error::Departed { .. } => Heard::Failed(error),
         _ => Heard::Nothing,
     })?;
     let mut gone = Vec::new();
@@ -108,7 +108,7 @@ fn look(exchange: &Exchange, ranks: &[usize]) -> Result<Vec<(usize, Totals)>, He
                     return Err(Heard::Failed(Error::Aborted { operation: OPERATION, reason }));
                 }
             },
-            Came::Ended(how) => return Err(Heard::Failed(Error::Gone { operation: OPERATION, rank: *rank, how })),
+            Came::Ended(how) => return Err(Heard::Failed(Error::Departed { operation: OPERATION, rank: *rank, how })),
         }
     }
     Ok(gone)

@@ -329,7 +329,9 @@ impl Rank {
                 Error::InvalidUsage { operation, reason: format!("rank {}: {said}", self.terms.rank) }
             }
             // Queues, and the core, do not know the request.
-            (Reason::Closed | Reason::Stale, Error::Gone { rank, how, .. }) => Error::Gone { operation, rank, how },
+            (Reason::Closed | Reason::Stale, Error::Departed { rank, how, .. }) => {
+                Error::Departed { operation, rank, how }
+            }
             (Reason::Closed | Reason::Stale, Error::InvalidUsage { reason, .. }) => {
                 Error::InvalidUsage { operation, reason }
             }

@@ -289,7 +289,7 @@ impl RankThread {
         let issued = communicator.inner().issued.totals();
         let (rank, _) = left.iter().find(|(rank, theirs)| issued.waits_for(self.rank, *rank, theirs))?;
         let how = "has shut down its world in good order, and takes part in nothing more".to_owned();
-        Some(Error::Gone { operation: "World", rank: *rank, how })
+        Some(Error::Departed { operation: "World", rank: *rank, how })
     }
 
     /// Hands a request that was enqueued to its completion, which finds out when it is done.

@@ -348,7 +348,7 @@ impl World {
     /// the store.
     ///
     /// What ranks in other processes have enqueued, or enqueue later, and that waits for a rank of this process, fails there at once:
-    /// their world goes down, with an [`Error::Gone`] that names this rank. Two things wait until their deadlines: a first message to
+    /// their world goes down, with an [`Error::Departed`] that names this rank. Two things wait until their deadlines: a first message to
     /// a rank of this process, and a first operation of all, for which NCCL connects ranks inside the call that enqueues it; and
     /// requests of one's own on a communicator that was made by a split.
     ///

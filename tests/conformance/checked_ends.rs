@@ -42,7 +42,7 @@ pub fn one_is_missing(role: Role) {
     let error = comm.reduce(InPlace(&mut x), ReduceOp::Sum, 0, &stream);
     let error = error.expect_err("a rank is missing");
     match (&error, dies) {
-        (Error::Gone { rank, .. }, true) => assert_eq!(*rank, role.size - 1),
+        (Error::Departed { rank, .. }, true) => assert_eq!(*rank, role.size - 1),
         (Error::Timeout { .. }, false) => {
             assert!(start.elapsed() >= limit);
             let who = format!("waits for rank {} to come to reduce of 12 f32, sum, root 0", role.size - 1);
@@ -114,7 +114,7 @@ pub fn one_dies_behind_a_message(role: Role) {
     } else {
         // It waits for the others: the end of the one that waits is its own.
         let error = comm.wait_at_barrier(&stream).expect_err("a rank has died");
-        assert!(matches!(error, Error::Gone { .. } | Error::Aborted { .. }), "{error:?}");
+        assert!(matches!(error, Error::Departed { .. } | Error::Aborted { .. }), "{error:?}");
     }
     assert!(start.elapsed() < slower(PATIENT / 4.0), "{:?}", start.elapsed());
     println!("told");
@@ -220,13 +220,13 @@ pub fn a_dead_one_is_sent_to(role: Role) {
         std::process::abort();
     }
     let died = exchange.barrier();
-    assert!(matches!(died, Err(Error::Gone { rank: 1, .. })), "{died:?}");
+    assert!(matches!(died, Err(Error::Departed { rank: 1, .. })), "{died:?}");
     let start = Instant::now();
     let message = match &*std::env::var(CASE).unwrap() {
         "send" => comm.send(&x, 1, &stream),
         _ => comm.recv(&mut x, 1, &stream),
     };
-    assert!(matches!(message, Err(Error::Gone { rank: 1, .. })), "{message:?}");
+    assert!(matches!(message, Err(Error::Departed { rank: 1, .. })), "{message:?}");
     drop(comm);
     assert!(start.elapsed() < slower(2.0), "{:?}", start.elapsed());
 }

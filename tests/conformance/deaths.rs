@@ -248,7 +248,7 @@ fn child() {
             error,
             // Another rank that has given up has left.
             Error::Disagreement { departed: true, .. }
-                | Error::Gone { .. }
+                | Error::Departed { .. }
                 | Error::Timeout { .. }
                 | Error::Aborted { .. }
                 | Error::Exchange { .. }

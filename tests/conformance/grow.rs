@@ -434,7 +434,7 @@ fn dies(role: Role) -> Result<()> {
         std::process::exit(0);
     }
     let error = fails(role, &exchange, old.as_ref())?;
-    assert!(matches!(error, Error::Gone { .. } | Error::Aborted { .. }), "{error:?}");
+    assert!(matches!(error, Error::Departed { .. } | Error::Aborted { .. }), "{error:?}");
     assert_names(&error, &[&format!("rank {} has died", role.size - 1)]);
     Ok(())
 }

@@ -108,7 +108,7 @@ fn hang(role: &Role) -> Result<()> {
     if role.rank == role.size - 1 {
         std::thread::sleep(slower(12.0));
         let error = comm.recover(&exchange).expect_err("the others have gone on");
-        assert!(matches!(error, Error::Gone { .. }), "{error}");
+        assert!(matches!(error, Error::Departed { .. }), "{error}");
         return Ok(());
     }
     sum(&comm, &stream).expect_err("the last rank does not come");

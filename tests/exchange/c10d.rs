@@ -309,7 +309,7 @@ fn a_server_that_ends_is_noticed() {
             assert!(error.to_string().contains("the server has ended"), "{error}");
         });
         let error = of_rank_0.set("k", b"", slower(5.0)).unwrap_err();
-        assert!(matches!(error, Error::Gone { rank: 0, .. }), "{error}");
+        assert!(matches!(error, Error::Departed { rank: 0, .. }), "{error}");
     };
     std::thread::scope(|scope| {
         for old in [false, true] {

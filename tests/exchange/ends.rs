@@ -21,12 +21,12 @@ fn who_leaves_is_told_at_once() {
         }
         let start = Instant::now();
         let error = x.barrier().unwrap_err();
-        assert!(matches!(error, Error::Gone { operation: "Exchange::barrier", rank: 1, .. }), "{error}");
+        assert!(matches!(error, Error::Departed { operation: "Exchange::barrier", rank: 1, .. }), "{error}");
         assert!(error.to_string().contains("rank 1 has left"), "{error}");
         assert!(start.elapsed() < slower(3.0), "{:?}", start.elapsed());
         // What it has set stays.
         assert_eq!(x.get_from(1, "last/1").unwrap(), b"words");
-        assert!(matches!(x.get_from(1, "never").unwrap_err(), Error::Gone { rank: 1, .. }));
+        assert!(matches!(x.get_from(1, "never").unwrap_err(), Error::Departed { rank: 1, .. }));
         // The others can go on without it.
         let vote = x.vote(Ok(())).unwrap();
         assert_eq!(vote.missing, [(1, "has left".to_owned())]);
@@ -50,7 +50,7 @@ fn when_all_others_have_ended_nobody_waits() {
         }
         let start = Instant::now();
         let error = x.get("nothing").unwrap_err();
-        assert!(matches!(error, Error::Gone { operation: "Exchange::get", .. }), "{error}");
+        assert!(matches!(error, Error::Departed { operation: "Exchange::get", .. }), "{error}");
         assert!(start.elapsed() < slower(3.0), "{:?}", start.elapsed());
     });
 }
@@ -74,7 +74,7 @@ fn who_comes_too_late_is_told_so() {
             }
             Err(error) => {
                 assert_eq!(x.rank(), 0);
-                assert!(matches!(error, Error::Gone { rank: 0, .. }), "{error}");
+                assert!(matches!(error, Error::Departed { rank: 0, .. }), "{error}");
                 assert!(error.to_string().contains("ranks [1, 2] went on without it"), "{error}");
             }
         }
@@ -91,7 +91,7 @@ fn one_that_withdraws() {
         if x.rank() == 1 {
             x.withdraw().unwrap();
             let error = x.survivors().expect_err("it has withdrawn");
-            assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error}");
+            assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error}");
             // It stays for the others: none of this is known of its end.
             assert_eq!(x.get("done").unwrap(), b"1");
         } else {
@@ -148,7 +148,7 @@ fn one_that_withdraws_late() {
         assert_eq!(two.survivors().unwrap().store_ranks(), [1, 2]);
         let [zero, one] = waiting.map(|rank| rank.join().unwrap());
         assert_eq!(one.unwrap().store_ranks(), [1, 2]);
-        assert!(matches!(zero, Err(Error::Gone { rank: 0, .. })));
+        assert!(matches!(zero, Err(Error::Departed { rank: 0, .. })));
     });
 }
 

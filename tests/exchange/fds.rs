@@ -135,11 +135,11 @@ fn late_and_wrong_peers() {
         if x.rank() == 0 {
             assert_eq!(text(post.receive(1, "last").unwrap().remove(0)), "words");
             let patient = x.within(slower(20.0));
-            assert!(matches!(patient.barrier().unwrap_err(), Error::Gone { rank: 1, .. }));
+            assert!(matches!(patient.barrier().unwrap_err(), Error::Departed { rank: 1, .. }));
             let error = post.receive(1, "never").unwrap_err();
-            assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error}");
+            assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error}");
             let error = post.send(1, "never", &[memory("x").as_fd()]).unwrap_err();
-            assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error}");
+            assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error}");
         }
         let rest = x.survivors().unwrap();
         rest.barrier().unwrap();
@@ -244,7 +244,7 @@ pub fn between_processes(x: &Exchange, place: &str) {
     }
     if x.rank() == 2 {
         let error = post.receive(1, "memory").unwrap_err();
-        assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error}");
+        assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error}");
     }
     x.survivors().unwrap().barrier().unwrap();
 }

@@ -141,7 +141,7 @@ fn victim(x: &Exchange) {
     }
     let error = x.barrier().unwrap_err();
     println!("!told");
-    assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error}");
+    assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error}");
     assert!(error.to_string().contains("rank 1 has died"), "{error}");
     let vote = x.vote(Ok(())).unwrap();
     assert_eq!(vote.missing.len(), 1, "{vote}");
@@ -180,9 +180,9 @@ fn first(x: &Exchange) {
     }
     let start = Instant::now();
     let error = x.get("never").unwrap_err();
-    assert!(matches!(error, Error::Gone { rank: 0, .. }), "{error}");
+    assert!(matches!(error, Error::Departed { rank: 0, .. }), "{error}");
     let error = x.barrier().unwrap_err();
-    assert!(matches!(error, Error::Gone { rank: 0, .. }), "{error}");
+    assert!(matches!(error, Error::Departed { rank: 0, .. }), "{error}");
     assert!(start.elapsed() < slower(10.0));
 }
 

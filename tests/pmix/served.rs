@@ -28,7 +28,7 @@ fn named(role: &str, dead: usize) {
         let line = finished.text.lines().find(|line| line.contains(&format!("rank {rank} says: ")));
         let line = line.unwrap_or_else(|| panic!("rank {rank} says nothing: {}", finished.text));
         assert!(line.contains(&format!(": rank {dead} has ended before all have met")), "{line}");
-        assert!(line.contains("PROC") && line.contains("[Gone]"), "{line}");
+        assert!(line.contains("PROC") && line.contains("[Departed]"), "{line}");
     }
 }
 

@@ -130,7 +130,7 @@ fn differs(role: &Role) {
     say(&format!("ended with {error}"));
     let expected = match &error {
         Error::Disagreement { .. } => true,
-        Error::Timeout { .. } | Error::Aborted { .. } | Error::Gone { .. } => !deviant.deviation.at_once,
+        Error::Timeout { .. } | Error::Aborted { .. } | Error::Departed { .. } => !deviant.deviation.at_once,
         _ => false,
     };
     let step = watch::step_of(role.rank);

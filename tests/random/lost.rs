@@ -119,7 +119,7 @@ fn survive(batch: &Batch, comm: &Communicator) {
     say(&format!("{:.1?} after its last step began: {error}", begun.get().elapsed()));
     let step = program.doing(watch::step_of(comm.rank()));
     let expected = match &error {
-        Error::Gone { .. } | Error::Aborted { .. } | Error::Nccl { .. } | Error::Disagreement { .. } => true,
+        Error::Departed { .. } | Error::Aborted { .. } | Error::Nccl { .. } | Error::Disagreement { .. } => true,
         Error::Timeout { timeout, .. } => *timeout < slower(LONG),
         _ => false,
     };

@@ -139,7 +139,7 @@ fn of_which_the_store_removes_none_in_time() {
 /// The answer of a request that needs a turn of rank 0, which has left in good order.
 fn is_gone(answer: Answer<()>) {
     let failed = answer.wait_for(slower(60.0)).expect("an answer at once").unwrap_err();
-    assert!(matches!(&failed.error, Error::Gone { operation: "nothing", rank: 0, .. }), "{failed}");
+    assert!(matches!(&failed.error, Error::Departed { operation: "nothing", rank: 0, .. }), "{failed}");
     assert_eq!(failed.reason, Reason::Closed);
 }
 

@@ -40,7 +40,7 @@ impl Multicast<Bound> {
     ///
     /// # Errors
     /// [`Multicast`](Error::Multicast) where the fabric is in the wrong state, the driver out of memory, or another rank could not go on;
-    /// [`Timeout`](Error::Timeout) where the driver does not return, or a rank does not come; [`Gone`](Error::Gone) where one has ended; what
+    /// [`Timeout`](Error::Timeout) where the driver does not return, or a rank does not come; [`Departed`](Error::Departed) where one has ended; what
     /// CUDA says. The object is gone then; where the [store](crate::exchange::Exchange#errors) fails while they vote, and others may have been
     /// told that all have mapped it, it is left behind with its memory.
     pub fn map(self) -> Result<Multicast<Mapped>> {

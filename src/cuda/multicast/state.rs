@@ -156,7 +156,7 @@ impl<S: State> Multicast<S> {
     /// the rest of it was done all the same, and what could not be unmapped or unbound stays.
     /// [`InvalidUsage`](crate::Error::InvalidUsage) within a host function of a stream, and after a call that did not return.
     ///
-    /// Where ranks have mapped it in common: [`Gone`](crate::Error::Gone) where some have ended, as the exchange says, and nobody else is left
+    /// Where ranks have mapped it in common: [`Departed`](crate::Error::Departed) where some have ended, as the exchange says, and nobody else is left
     /// who writes: it is taken down all the same. Where one is not done or has not come ([`Timeout`](crate::Error::Timeout),
     /// [`Multicast`](crate::Error::Multicast) with [`Refusal::Peer`](super::Refusal::Peer)), or this one is not, it is left behind on all
     /// ranks, with its memory, until their processes end.

@@ -76,7 +76,7 @@ impl Multicast<Complete> {
     /// ```
     ///
     /// # Errors
-    /// Where a rank does not come, [`Timeout`](Error::Timeout) on all others at the deadline, and [`Gone`](Error::Gone) at once where it is
+    /// Where a rank does not come, [`Timeout`](Error::Timeout) on all others at the deadline, and [`Departed`](Error::Departed) at once where it is
     /// known to have ended; where one cannot go on, its own error there, and [`Multicast`](Error::Multicast) with
     /// [`Refusal::Peer`](super::Refusal::Peer) on the others; [`InvalidArgument`](Error::InvalidArgument) on all where the devices are not as
     /// many as the properties say, or a rank has none, and [`Disagreement`](Error::Disagreement) where properties differ.

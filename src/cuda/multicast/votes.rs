@@ -60,7 +60,7 @@ pub(super) fn decided(operation: &'static str, exchange: &Exchange, vote: &Vote)
     match vote.missing.first() {
         _ if vote.unanimous() => Ok(()),
         Some((rank, _)) if vote.late.is_empty() => {
-            Err(Error::Gone { operation, rank: *rank, how: format!("is missing: {vote}") })
+            Err(Error::Departed { operation, rank: *rank, how: format!("is missing: {vote}") })
         }
         Some(_) => Err(Error::Timeout { operation, timeout: exchange.timeout(), detail: vote.to_string() }),
         None => Err(refused(operation, Refusal::Peer, vote)),

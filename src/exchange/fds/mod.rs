@@ -191,7 +191,7 @@ impl FdSocket {
     ///
     /// # Errors
     /// Returns [`Error::InvalidArgument`] if `to` is out of range, the purpose is too long, or
-    /// there are no descriptors or too many. Returns [`Error::Gone`] if the rank has ended,
+    /// there are no descriptors or too many. Returns [`Error::Departed`] if the rank has ended,
     /// [`Error::Timeout`] if it does not take the messages that were sent before, and
     /// [`Error::Exchange`] if its socket cannot be reached, or belongs to another user.
     pub fn send(&self, to: usize, purpose: &str, fds: &[BorrowedFd<'_>]) -> Result<()> {
@@ -253,7 +253,7 @@ impl FdSocket {
                 // descriptors on their way.
                 Err(error) if is(&error, &[Errno::AGAIN, Errno::INTR, Errno::TOOMANYREFS]) => Ok(None),
                 Err(error) => Err(match self.ended(to)? {
-                    Some(how) => Error::Gone { operation, rank: to, how: format!("{how}; {purpose:?} is for it") },
+                    Some(how) => Error::Departed { operation, rank: to, how: format!("{how}; {purpose:?} is for it") },
                     None => failed(operation, path, &error),
                 }),
             }
@@ -269,7 +269,7 @@ impl FdSocket {
     ///
     /// # Errors
     /// Returns [`Error::InvalidArgument`] if `from` is out of range or the purpose is too long.
-    /// Returns [`Error::Gone`] if the rank has ended and has not sent them, [`Error::Timeout`],
+    /// Returns [`Error::Departed`] if the rank has ended and has not sent them, [`Error::Timeout`],
     /// which lists the messages that came instead or were refused, and [`Error::Exchange`] if this
     /// rank's socket fails.
     pub fn receive(&self, from: usize, purpose: &str) -> Result<Vec<OwnedFd>> {
@@ -300,7 +300,7 @@ impl FdSocket {
                     // It may have sent it before that.
                     let last = self.take(operation, from, purpose)?;
                     let how = format!("{how}; rank {} waits for its {purpose:?}", self.exchange.rank());
-                    return last.ok_or(Error::Gone { operation, rank: from, how });
+                    return last.ok_or(Error::Departed { operation, rank: from, how });
                 }
             }
             if up {

@@ -191,7 +191,7 @@ impl<G: Greeter> Client<G> {
             // Some requests are about no key.
             let about = if key.is_empty() { String::new() } else { format!("; {key:?}") };
             let how = format!("has ended, and with it the rendezvous store at {}{about}", self.address);
-            return Error::Gone { operation, rank: 0, how };
+            return Error::Departed { operation, rank: 0, how };
         }
         self.failed(operation, key, &"the server has ended")
     }

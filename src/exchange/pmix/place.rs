@@ -90,7 +90,7 @@ impl PmixPlace {
     ///
     /// # Errors
     /// [`Error::Exchange`] where no launcher with PMIx has started this process, PMIx fails, this
-    /// process has met its job already, or rank 0 cannot listen; [`Error::Gone`] where PMIx tells
+    /// process has met its job already, or rank 0 cannot listen; [`Error::Departed`] where PMIx tells
     /// that a rank has ended; [`Error::Timeout`] where PMIx does not answer, or rank 0 does not
     /// come.
     pub fn within(timeout: Duration) -> Result<Self> {
@@ -146,7 +146,7 @@ impl PmixPlace {
     ///
     /// # Errors
     /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses, or a rank does
-    /// not come: it lists them; [`Error::Gone`] where PMIx tells that one has ended; those of
+    /// not come: it lists them; [`Error::Departed`] where PMIx tells that one has ended; those of
     /// [`Exchange::join_within`].
     pub fn join(self) -> Result<Exchange> {
         let operation = "PmixPlace::join";

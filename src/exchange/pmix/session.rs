@@ -121,7 +121,7 @@ pub(super) fn check(operation: &'static str) -> Result<()> {
     match library::end() {
         None => Ok(()),
         Some(End::Rank(rank, how)) => {
-            Err(Error::Gone { operation, rank, how: format!("has ended before all have met, says PMIx: {how}") })
+            Err(Error::Departed { operation, rank, how: format!("has ended before all have met, says PMIx: {how}") })
         }
         Some(End::Server(how)) => Err(failed(operation, format!("the server of PMIx is gone: {how}"))),
     }
@@ -174,11 +174,11 @@ mod tests {
         assert_eq!(call_within(&deadline, || Ok(()), || Ok(7)).unwrap(), Some(Ok(7)));
         let failed = call_within(&deadline, || Ok(()), || Err::<(), _>("no".to_owned())).unwrap();
         assert_eq!(failed, Some(Err("no".to_owned())));
-        let gone = || Err(Error::Gone { operation: "a test", rank: 3, how: "has died".to_owned() });
+        let gone = || Err(Error::Departed { operation: "a test", rank: 3, how: "has died".to_owned() });
         let (keep, never) = channel::<()>();
         let call = move || never.recv().map_err(|error| error.to_string());
         let begin = Instant::now();
-        assert!(matches!(call_within(&deadline, gone, call), Err(Error::Gone { rank: 3, .. })));
+        assert!(matches!(call_within(&deadline, gone, call), Err(Error::Departed { rank: 3, .. })));
         assert!(begin.elapsed() < Duration::from_secs(30));
         drop(keep);
     }

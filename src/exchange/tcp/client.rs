@@ -133,7 +133,7 @@ impl Greeter for RankGreeter {
 
 /// The store of one rank over TCP: made by a [`TcpPlace`](super::TcpPlace).
 ///
-/// The server is in the process of rank 0. When that process ends, all calls return [`Error::Gone`]
+/// The server is in the process of rank 0. When that process ends, all calls return [`Error::Departed`]
 /// at once. The end of another rank is noticed by its connection, which the system closes with the
 /// process. If a host vanishes, that takes up to half a minute.
 #[derive(Debug)]

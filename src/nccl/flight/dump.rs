@@ -197,7 +197,7 @@ impl fmt::Display for Dump {
             communicator.text("device", &self.device);
             communicator.text("state", self.state.map_or_else(|| "starting".to_owned(), name));
             communicator.text_if("cause", self.cause.as_ref());
-            communicator.text_if("cause_kind", self.cause.as_ref().map(Error::variant));
+            communicator.text_if("cause_kind", self.cause.as_ref().map(Error::kind));
             communicator.text_if("cause_reason", self.cause.as_ref().and_then(reason));
             communicator.text_if("aborted_by", self.aborted_by.map(name));
         });

@@ -103,7 +103,7 @@ fn listen(inner: &Weak<Inner>, checked: &OverExchange) {
             }
             // Nobody serves this rank any more. Threads that wait for the rank that did must still
             // learn that it has died.
-            Err(Error::Gone { .. }) => thread::sleep(LOOK),
+            Err(Error::Departed { .. }) => thread::sleep(LOOK),
             Err(_) => {
                 thread::sleep(pause);
                 pause = (2 * pause).min(PAUSE);

@@ -92,7 +92,7 @@ impl Start {
         let has_started = |rank: usize| Ok(exchange.note_of_any(&key(rank), Duration::ZERO)?.is_some());
         while running.goes_on(ASKS) {
             if let Some((rank, how)) = exchange.departed(&mut started, ASKS, has_started) {
-                return on_death(Error::Gone { operation, rank, how }, &running);
+                return on_death(Error::Departed { operation, rank, how }, &running);
             }
         }
     }
@@ -161,7 +161,7 @@ mod tests {
         drop((its, quick));
         assert!(deaths.recv_timeout(10 * ASKS).is_err(), "it had started");
         drop(slow);
-        assert!(matches!(deaths.recv_timeout(LONG), Ok(Error::Gone { rank: 1, .. })));
+        assert!(matches!(deaths.recv_timeout(LONG), Ok(Error::Departed { rank: 1, .. })));
         drop(departures);
     }
 

@@ -57,7 +57,7 @@ impl Team<'_> {
     /// As `nvshmem_alltoallmem`: [`alltoall_on_stream`](Self::alltoall_on_stream) on the context's own stream, and waits for it.
     ///
     /// # Errors
-    /// As there; [`Error::Timeout`] where not all members come in time; [`Error::Gone`] soon after the exchange knows that one has ended.
+    /// As there; [`Error::Timeout`] where not all members come in time; [`Error::Departed`] soon after the exchange knows that one has ended.
     pub fn alltoall<'a, T: Element>(
         &mut self,
         dest: impl AsSymmetricMut<'a, T>,

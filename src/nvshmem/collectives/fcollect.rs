@@ -63,7 +63,7 @@ impl Team<'_> {
     /// As `nvshmem_fcollectmem`: [`fcollect_on_stream`](Self::fcollect_on_stream) on the context's own stream, and waits for it.
     ///
     /// # Errors
-    /// As there; [`Error::Timeout`] where not all members come in time; [`Error::Gone`] soon after the exchange knows that one has ended.
+    /// As there; [`Error::Timeout`] where not all members come in time; [`Error::Departed`] soon after the exchange knows that one has ended.
     #[doc(alias = "all_gather")]
     pub fn fcollect<'a, T: Element>(
         &mut self,

@@ -85,7 +85,7 @@ impl Team<'_> {
     /// As `nvshmem_TYPE_OP_reduce`: [`reduce_on_stream`](Self::reduce_on_stream) on the context's own stream, and waits for it.
     ///
     /// # Errors
-    /// As there; [`Error::Timeout`] where not all members come in time; [`Error::Gone`] soon after the exchange knows that one has ended.
+    /// As there; [`Error::Timeout`] where not all members come in time; [`Error::Departed`] soon after the exchange knows that one has ended.
     #[doc(alias = "all_reduce")]
     pub fn reduce<'a, T: Element, O: Operation<T>>(
         &mut self,

@@ -64,7 +64,7 @@ impl Team<'_> {
     /// As `nvshmem_TYPE_OP_reducescatter`: [`reducescatter_on_stream`](Self::reducescatter_on_stream) on the context's own stream, and waits for it.
     ///
     /// # Errors
-    /// As there; [`Error::Timeout`] where not all members come in time; [`Error::Gone`] soon after the exchange knows that one has ended.
+    /// As there; [`Error::Timeout`] where not all members come in time; [`Error::Departed`] soon after the exchange knows that one has ended.
     pub fn reducescatter<'a, T: Element, O: Operation<T>>(
         &mut self,
         by: O,

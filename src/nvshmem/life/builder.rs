@@ -274,7 +274,7 @@ impl ContextBuilder {
     ///
     /// While a call waits, the watchdog asks the exchange which PEs have ended, and which have given up a call in which all meet. As soon as one of
     /// them has that the call waits for, it does not wait for the timeout: it ends the process, or has the call return
-    /// [`Error::Gone`](crate::Error::Gone) where the library is not waiting on the thread. A [`Store`](crate::exchange::Store) that does not know who
+    /// [`Error::Departed`](crate::Error::Departed) where the library is not waiting on the thread. A [`Store`](crate::exchange::Store) that does not know who
     /// has ended tells nothing of that, and the timeout stays. Without a watchdog, nobody asks the exchange that.
     ///
     /// Also without a watchdog, the context keeps the exchange, so that its end is not that of the PE, and tells the others by it if this PE gives up or

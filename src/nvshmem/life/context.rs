@@ -197,7 +197,7 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidUsage`] while a graph is there that has operations of NVSHMEM, or a buffer that was [shared](crate::nvshmem::SymmetricBuffer::into_shared), which [`check_finalize`](Self::check_finalize) tells before; [`Error::Timeout`] where not all PEs come, or work of this one is not done in time; [`Error::Gone`] soon after the exchange knows that a PE has ended, or where the others had given up
+    /// [`Error::InvalidUsage`] while a graph is there that has operations of NVSHMEM, or a buffer that was [shared](crate::nvshmem::SymmetricBuffer::into_shared), which [`check_finalize`](Self::check_finalize) tells before; [`Error::Timeout`] where not all PEs come, or work of this one is not done in time; [`Error::Departed`] soon after the exchange knows that a PE has ended, or where the others had given up
     /// before this one came; [`Error::Disagreement`] where another PE does something else.
     /// The library is left as it is then, and no context can be started in this process any more. Work for which a thread has waited in vain before is not waited
     /// for as long again.

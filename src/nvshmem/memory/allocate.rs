@@ -49,7 +49,7 @@ impl Context {
     /// # Errors
     /// [`Error::InvalidArgument`] for more bytes than there are addresses, on this PE alone; [`Error::Disagreement`] where PEs ask for different things, on all of them; [`Error::OutOfMemory`] on all where one may not have enough: the heap grows by steps, of 512 MiB where `NVSHMEM_CUMEM_GRANULARITY` does not say
     /// otherwise, up to `NVSHMEM_MAX_MEMORY_PER_GPU`, and the library does not survive one for which there is no memory;
-    /// [`Error::Timeout`] where not all come in time, and [`Error::Gone`] soon after the exchange knows that a PE has ended, or where the others had
+    /// [`Error::Timeout`] where not all come in time, and [`Error::Departed`] soon after the exchange knows that a PE has ended, or where the others had
     /// given up before this one came: the context is lost then. What CUDA says.
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SymmetricBuffer<'_, T>> {
         self.allocate("Context::alloc", len, None, First::Zeros)
@@ -126,7 +126,7 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where not all come in time, and [`Error::Gone`] soon after the exchange knows that a PE has ended, or where the others had
+    /// [`Error::Timeout`] where not all come in time, and [`Error::Departed`] soon after the exchange knows that a PE has ended, or where the others had
     /// given up before this one came: the context is lost then.
     pub fn reclaim(&self) -> Result<()> {
         const OPERATION: &str = "Context::reclaim";

@@ -103,7 +103,7 @@ impl Notes {
                 let mut notes = match self.exchange.notes_now(&keys) {
                     Ok(notes) => notes.into_iter(),
                     // The store has ended together with the PE that serves it.
-                    Err(Error::Gone { .. }) => return Some(Absent { pe, how, may_be_through: true }),
+                    Err(Error::Departed { .. }) => return Some(Absent { pe, how, may_be_through: true }),
                     Err(_) => return None,
                 };
                 others.retain(|_| notes.next().is_some_and(|note| note.is_none()));
@@ -174,7 +174,7 @@ fn persist<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
     let deadline = Deadline::after(ASK * 2);
     loop {
         match ask() {
-            Err(error) if !matches!(error, Error::Gone { .. }) && !deadline.expired() => thread::sleep(PAUSE),
+            Err(error) if !matches!(error, Error::Departed { .. }) && !deadline.expired() => thread::sleep(PAUSE),
             answer => return answer,
         }
     }

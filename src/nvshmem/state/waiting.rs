@@ -33,7 +33,7 @@ impl Waiting<'_> {
         }
         let Absent { pe, how, .. } = shared.now().absent.clone()?;
         let how = format!("{how}; {} waits for it", shared.own());
-        Some(Error::Gone { operation: self.operation, rank: pe, how })
+        Some(Error::Departed { operation: self.operation, rank: pe, how })
     }
 
     /// Returns the error with which this PE gives up the meeting `point`, once it waits in vain or its deadline has passed. The others
@@ -94,7 +94,7 @@ impl Waiting<'_> {
 /// The reason with which a PE gives up, for the others.
 pub(super) fn why(error: &Error) -> String {
     match error {
-        Error::Gone { rank, how, .. } => format!("PE {rank} {how}"),
+        Error::Departed { rank, how, .. } => format!("PE {rank} {how}"),
         Error::Timeout { timeout, .. } => format!("not all PEs had come within {timeout:?}"),
         other => other.to_string(),
     }

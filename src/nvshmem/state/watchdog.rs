@@ -86,7 +86,7 @@ impl Watchdog {
     /// or for a moment.
     ///
     /// # Errors
-    /// Returns [`Error::Gone`] if another PE had given up the meeting, and so does not go on, and [`Error::Exchange`] if the store does
+    /// Returns [`Error::Departed`] if another PE had given up the meeting, and so does not go on, and [`Error::Exchange`] if the store does
     /// not answer.
     pub(crate) fn pass(&self, operation: &'static str, point: Point, deadline: &Deadline) -> Result<()> {
         let shared = &self.shared;
@@ -108,7 +108,7 @@ impl Watchdog {
             Ok(Some(Absent { pe, how, .. })) => {
                 let how = format!("{how}; {} has come too late", shared.own());
                 self.leave(format!("has come too late to {operation}"));
-                Err(Error::Gone { operation, rank: pe, how })
+                Err(Error::Departed { operation, rank: pe, how })
             }
             Err(error) => {
                 let own = shared.own();

@@ -37,7 +37,7 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Timeout`] where that is not done in time; [`Error::Gone`] where the exchange knows meanwhile that a PE has ended. A PE that does not
+    /// [`Error::Timeout`] where that is not done in time; [`Error::Departed`] where the exchange knows meanwhile that a PE has ended. A PE that does not
     /// come is the [watchdog](crate::nvshmem::ContextBuilder::watchdog)'s business.
     pub fn barrier_all(&self) -> Result<()> {
         self.together("Context::barrier_all", || {

@@ -14,7 +14,7 @@ impl Team<'_> {
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) where several PEs share a device without MPS, for which
     /// [`Context::barrier_all`](crate::nvshmem::Context::barrier_all) is there. Where a member does not come, the
-    /// [watchdog](crate::nvshmem::ContextBuilder::watchdog) ends the process; [`Error::Gone`](crate::Error::Gone) where one is known to have ended while
+    /// [watchdog](crate::nvshmem::ContextBuilder::watchdog) ends the process; [`Error::Departed`](crate::Error::Departed) where one is known to have ended while
     /// streams still do something with the team.
     ///
     /// ```

@@ -31,7 +31,7 @@ impl<'ctx> Team<'ctx> {
     /// [`Error::InvalidArgument`] where not all of the members exist; [`Error::Disagreement`] where the members ask for different teams;
     /// [`Error::Unsupported`] where several PEs share a device without MPS, or members of this team are not at equal distances among all PEs, which the
     /// library gets wrong, and where it has no room for the teams that it makes with one for which switches work (NVLS); [`Error::Nvshmem`] where it has no team left, for example: `NVSHMEM_MAX_TEAMS` in the environment says how many there are;
-    /// [`Error::Timeout`] where not all members come in time, and [`Error::Gone`] soon after the exchange knows that one has ended, or where the
+    /// [`Error::Timeout`] where not all members come in time, and [`Error::Departed`] soon after the exchange knows that one has ended, or where the
     /// others had given up before this one came: the context is lost then.
     ///
     /// ```

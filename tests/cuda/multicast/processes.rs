@@ -117,7 +117,7 @@ fn one_dies() {
     }
     let (memory, since) = (shareable(rank.me), Instant::now());
     let error = complete.bind(Part::memory(&memory)).unwrap().map().unwrap_err();
-    assert!(matches!(error, Error::Gone { rank: 1, .. } | Error::Timeout { .. }), "{error}");
+    assert!(matches!(error, Error::Departed { rank: 1, .. } | Error::Timeout { .. }), "{error}");
     assert!(since.elapsed() < timeout + LONG / 2);
     if let Some(mut others) = others {
         let ends: Vec<_> = others.all.iter_mut().map(|child| child.wait().unwrap().success()).collect();

@@ -88,7 +88,7 @@ fn all_come() {
 #[track_caller]
 fn late<T>(result: Result<T>, since: Instant, timeout: Duration) {
     let Err(error) = result else { panic!("it went well") };
-    let told = matches!(error, Error::Timeout { .. } | Error::Gone { .. });
+    let told = matches!(error, Error::Timeout { .. } | Error::Departed { .. });
     assert!(told, "{error:?}");
     assert!(since.elapsed() < timeout + Duration::from_secs(20), "{:?}", since.elapsed());
 }

@@ -132,9 +132,9 @@ fn a_process_that_dies() {
     assert_eq!(x.slice(5..7).to_vec(&stream).unwrap(), [1, 1]);
     // SAFETY: as above.
     let error = unsafe { PhysicalMemory::receive(&socket, 1, "more") }.unwrap_err();
-    assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error}");
+    assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error}");
     let error = shared(GRAIN).send(&socket, 1, "late").unwrap_err();
-    assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error}");
+    assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error}");
 }
 
 /// Who never sends is a timeout; what is no memory is an error.

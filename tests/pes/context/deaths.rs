@@ -111,10 +111,10 @@ fn a_collective_ends_at_once_and_so_does_the_end_after_it() {
             }
             hurry();
             let error = world.reduce(Sum, &mut dest, &source).expect_err("PE 0 has died");
-            assert!(matches!(error, Error::Gone { operation: "Team::reduce", rank: 0, .. }), "{error:?}");
+            assert!(matches!(error, Error::Departed { operation: "Team::reduce", rank: 0, .. }), "{error:?}");
             drop((source, dest, world));
             let error = ctx.finalize().expect_err("PE 0 has died");
-            assert!(matches!(error, Error::Gone { operation: "Context::finalize", rank: 0, .. }), "{error:?}");
+            assert!(matches!(error, Error::Departed { operation: "Context::finalize", rank: 0, .. }), "{error:?}");
             std::process::exit(RETURNED);
         },
         |ends| {
@@ -237,9 +237,9 @@ fn host_calls_behind_a_stream_that_waits_for_a_dead_one() {
             ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, &mut to, &stream).unwrap();
             hurry();
             let put = ctx.put(&to, &pinned, Pe(0));
-            assert!(matches!(put, Err(Error::Gone { rank: 1, .. })), "{put:?}");
+            assert!(matches!(put, Err(Error::Departed { rank: 1, .. })), "{put:?}");
             let fetched = ctx.signal_fetch(signals.at(1));
-            assert!(matches!(fetched, Err(Error::Gone { rank: 1, .. })), "{fetched:?}");
+            assert!(matches!(fetched, Err(Error::Departed { rank: 1, .. })), "{fetched:?}");
             std::process::exit(RETURNED);
         },
         |ends| assert_eq!(ends[0].code, Some(RETURNED), "{}", report(ends)),
@@ -270,10 +270,10 @@ fn nobody_goes_on_alone_when_one_has_given_up_soon() {
             }
             let error = ctx.alloc::<u32>(10).map(drop).expect_err("one gives up");
             if pe == 0 {
-                assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error:?}");
+                assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error:?}");
                 seat.exchange.set("given up", b"").unwrap();
             } else {
-                assert!(matches!(error, Error::Gone { rank: 0, .. }), "{error:?}");
+                assert!(matches!(error, Error::Departed { rank: 0, .. }), "{error:?}");
                 assert!(error.to_string().contains("has given up Context::alloc"), "{error}");
             }
             seat.meet();
@@ -501,7 +501,7 @@ fn calls_behind_work_that_waits_for_the_dead_end_at_once() {
             ctx.put_on_stream(&target, registered.as_slice(), ours, &stream).unwrap();
             ctx.put_on_stream(&target, &*dropped, ours, &own).unwrap();
             let gone = |what: &str, result: Result<()>| match result {
-                Err(Error::Gone { operation, rank: 1, .. }) if operation == what => {}
+                Err(Error::Departed { operation, rank: 1, .. }) if operation == what => {}
                 other => panic!("{what}: {other:?}"),
             };
             gone("Registered::unregister", registered.unregister().map(drop));

@@ -65,14 +65,14 @@ fn comes_late(seat: &Seat) -> ! {
     };
     let error = error.expect_err("not all came in time");
     if seat.pe == 0 {
-        assert!(matches!(error, Error::Gone { rank: 1.., .. }), "{error:?}");
+        assert!(matches!(error, Error::Departed { rank: 1.., .. }), "{error:?}");
         let given_up = format!("has given up {name}");
         errors::names(&error, &[&name, &given_up, "has come too late"]);
         if let Some(ctx) = &ctx {
             errors::names(&ctx.reclaim().expect_err("it is lost"), &["the context is lost", &given_up]);
         }
     } else {
-        assert!(matches!(error, Error::Timeout { .. } | Error::Gone { .. }), "{error:?}");
+        assert!(matches!(error, Error::Timeout { .. } | Error::Departed { .. }), "{error:?}");
         errors::names(&error, &[&name]);
         seat.meet();
     }
@@ -123,7 +123,7 @@ fn a_late_member_of_a_part_is_told_that_the_other_has_given_up() {
         if let Some(mut part) = part {
             let error = part.split_strided(TeamPe(0), 1, 1, &config).map(drop).expect_err("PE 0 is late");
             if seat.pe == 0 {
-                assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error:?}");
+                assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error:?}");
                 errors::names(&error, &["has given up Team::split_strided"]);
             } else {
                 assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
@@ -236,7 +236,7 @@ fn an_answer_that_is_lost_is_no_leave_to_go_on() {
                 assert!(matches!(error, Error::Exchange { .. }), "{error:?}");
                 errors::names(&error, &["Context::alloc", "cannot tell whether another PE has given up"]);
             } else {
-                assert!(matches!(error, Error::Gone { rank: 1, .. }), "{error:?}");
+                assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error:?}");
             }
             seat.meet();
             leave(Some(ctx));

@@ -114,7 +114,7 @@ fn one_that_is_killed_before_a_barrier_on_a_stream() {
             let error = stream.wait(slower(2.0)).expect_err("PE 0 has died");
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             let lost = ctx.reclaim().expect_err("PE 0 has died");
-            assert!(matches!(lost, Error::Gone { .. } | Error::Timeout { .. } | Error::Aborted { .. }), "{lost:?}");
+            assert!(matches!(lost, Error::Departed { .. } | Error::Timeout { .. } | Error::Aborted { .. }), "{lost:?}");
             println!("went on");
             // What the device waits for goes with the process.
             std::mem::forget((ctx, stream));

@@ -101,7 +101,7 @@ fn one_does_not_come() {
         let last = seat.n_pes - 1;
         if seat.pe != last {
             let error = seat.start_as(builder(seat, address).timeout(short())).expect_err("the last one does not come");
-            assert!(matches!(error, Error::Timeout { .. } | Error::Gone { .. }), "{error:?}");
+            assert!(matches!(error, Error::Timeout { .. } | Error::Departed { .. }), "{error:?}");
             if seat.pe == 0 {
                 errors::names(&error, &[&last.to_string()]);
             }

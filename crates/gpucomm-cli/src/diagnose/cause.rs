@@ -30,7 +30,7 @@ impl<'d> Cause<'d> {
     pub fn beside(&self, told: Told) -> Told {
         let text = match (self.0, self.text()) {
             // A drop ends a wait in vain, or none: why, it does not know.
-            (Some(dump), Some(why)) if dump.ended_by("Gone") || dump.ended_by("Aborted") && !dump.is_dropped => {
+            (Some(dump), Some(why)) if dump.ended_by("Departed") || dump.ended_by("Aborted") && !dump.is_dropped => {
                 format!("it has ended: {why}; {}", told.text)
             }
             (Some(dump), Some(why)) if dump.ended_by("Nccl") => format!("{} It has ended: {why}.", told.text),

@@ -27,7 +27,7 @@ impl OverExchange {
     pub(crate) fn death(&self, needs: impl Fn(usize) -> bool) -> Option<Error> {
         let dead = self.dead.lock();
         let (rank, how) = dead.iter().find(|(rank, _)| needs(*rank))?;
-        Some(Error::Gone { operation: "wait", rank: *rank, how: how.clone() })
+        Some(Error::Departed { operation: "wait", rank: *rank, how: how.clone() })
     }
 
     /// Records that NCCL goes on without these ranks from now on.

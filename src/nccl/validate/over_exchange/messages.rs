@@ -81,7 +81,7 @@ impl OverExchange {
         } else if let Some(leave) = self.has_left(operation, peer)? {
             return Err(self.decide(operation, leave.verdict(peer, own, mine.mirrored().describe(own))));
         } else if let Some((rank, how)) = exchange.departed_of(&[peer], within) {
-            return Err(Error::Gone { operation, rank, how });
+            return Err(Error::Departed { operation, rank, how });
         }
         count.store(number + 1, Ordering::Relaxed);
         Ok(number)

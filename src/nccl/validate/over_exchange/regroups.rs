@@ -92,7 +92,7 @@ impl OverExchange {
     /// # Errors
     /// Returns [`Error::Timeout`] if the store does not answer in time. The store may have done what it
     /// was asked; the next look asks again. Returns [`Error::Disagreement`] if a rank does something
-    /// else or has left, and [`Error::Gone`] if one has died.
+    /// else or has left, and [`Error::Departed`] if one has died.
     pub(crate) fn poll(
         &self,
         operation: &'static str,
@@ -166,7 +166,7 @@ impl OverExchange {
         }
         if let Some((rank, how)) = gone {
             let how = format!("{how}; rank {own} waits for it in {}", arrival.plan.describe());
-            return Err(Error::Gone { operation, rank, how });
+            return Err(Error::Departed { operation, rank, how });
         }
         if !missing.is_empty() {
             return Ok(Progress::Wait);

@@ -44,7 +44,7 @@ impl OverExchange {
     /// Returns the state of a round of this rank. Waits up to `within` for the other ranks.
     ///
     /// # Errors
-    /// Returns [`Error::Disagreement`] if a rank does something else or has left, and [`Error::Gone`] if
+    /// Returns [`Error::Disagreement`] if a rank does something else or has left, and [`Error::Departed`] if
     /// one has died.
     pub(crate) fn collect_round(&self, operation: &'static str, round: &Round, within: Duration) -> Result<RoundState> {
         let others: Vec<_> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();
@@ -68,7 +68,7 @@ impl OverExchange {
         }
         if let Some((rank, how)) = ended {
             let how = format!("{how}; rank {} waits for it in {}", self.rank(), round.doing());
-            return Err(Error::Gone { operation, rank, how });
+            return Err(Error::Departed { operation, rank, how });
         }
         if !missing.is_empty() {
             return Ok(RoundState::Missing(missing));
