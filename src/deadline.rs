@@ -151,7 +151,7 @@ impl Deadline {
 
     /// The error that says `operation` was not done in time.
     pub(crate) fn error(&self, operation: &'static str, detail: impl Into<String>) -> Error {
-        Error::Timeout { operation, timeout: self.timeout, detail: detail.into() }
+        Error::Timeout { operation, timeout: self.timeout, detail: detail.into(), rank: None, peer: None }
     }
 
     /// Asks `done` again and again until it says yes, fails, or time is up.

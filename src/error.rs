@@ -153,6 +153,10 @@ pub enum Error {
         /// What it was waiting for. Where that is an operation of a communicator: which one, its number, the rank and the peer; in a clique also who
         /// has not come to it, and which messages of that rank have no other end.
         detail: String,
+        /// The rank or PE that waited, if it is known; as a `usize`: [`Error::rank`].
+        rank: Option<u32>,
+        /// The rank or PE that it waited for, if it waited for one only and that is known; as a `usize`: [`Error::peer`].
+        peer: Option<u32>,
     },
 
     /// A request of a world was cancelled before it began.
@@ -237,7 +241,9 @@ pub enum Error {
          use {library} {built} or newer at run time, or build against {running}"
     )]
     LibraryTooOld {
-        /// `NCCL` or `CUDA runtime`.
+        /// The method that compares the versions.
+        operation: &'static str,
+        /// `NCCL`, `NVSHMEM` or `CUDA runtime`.
         library: &'static str,
         /// The version of the headers at build time.
         built: String,
@@ -299,6 +305,98 @@ impl Error {
             Self::LibraryTooOld { .. } => ErrorKind::LibraryTooOld,
             Self::InvalidUsage { .. } => ErrorKind::InvalidUsage,
         }
+    }
+
+    /// Returns the name of the method or of the C function that failed: the method for what this crate finds, the C function for
+    /// what a library says.
+    ///
+    /// ```
+    /// use gpucomm::Error;
+    ///
+    /// let error = Error::Unsupported { operation: "split", needs: "NCCL 2.18 or newer".into() };
+    /// assert_eq!(error.operation(), "split");
+    /// ```
+    #[must_use]
+    pub const fn operation(&self) -> &'static str {
+        match self {
+            Self::NoDevice { operation, .. }
+            | Self::DriverTooOld { operation, .. }
+            | Self::OutOfMemory { operation, .. }
+            | Self::Cuda { operation, .. }
+            | Self::DeviceLost { operation, .. }
+            | Self::Nccl { operation, .. }
+            | Self::Nvshmem { operation, .. }
+            | Self::InvalidArgument { operation, .. }
+            | Self::Disagreement { operation, .. }
+            | Self::Timeout { operation, .. }
+            | Self::Cancelled { operation }
+            | Self::Aborted { operation, .. }
+            | Self::Revoked { operation, .. }
+            | Self::Suspended { operation, .. }
+            | Self::Departed { operation, .. }
+            | Self::Exchange { operation, .. }
+            | Self::Multicast { operation, .. }
+            | Self::Unsupported { operation, .. }
+            | Self::LibraryTooOld { operation, .. }
+            | Self::InvalidUsage { operation, .. } => operation,
+        }
+    }
+
+    /// Returns the rank or PE that the error is about, if this process knows its number:
+    /// - [`Disagreement`](Self::Disagreement): the rank that differs from the others, or has left.
+    /// - [`Departed`](Self::Departed): the rank that has ended.
+    /// - [`Timeout`](Self::Timeout): the rank that waited.
+    ///
+    /// `None` for the other variants. The number is that of the communicator, exchange or context that the error is about. In a
+    /// communicator that was made of another one, ranks have other numbers.
+    ///
+    /// ```
+    /// use gpucomm::Error;
+    ///
+    /// let error = Error::Departed { operation: "all_reduce", rank: 2, how: "has died".into() };
+    /// assert_eq!((error.rank(), error.peer()), (Some(2), None));
+    /// ```
+    #[must_use]
+    pub const fn rank(&self) -> Option<usize> {
+        match self {
+            Self::Disagreement { rank, .. } | Self::Departed { rank, .. } => Some(*rank),
+            Self::Timeout { rank: Some(rank), .. } => Some(*rank as usize),
+            _ => None,
+        }
+    }
+
+    /// Returns the other rank or PE that the error is about, if this process knows its number:
+    /// - [`Disagreement`](Self::Disagreement): a rank that [`rank`](Self::rank) differs from, or that waits for it.
+    /// - [`Timeout`](Self::Timeout): the rank that did not come, if it is one only.
+    ///
+    /// `None` for the other variants.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use gpucomm::Error;
+    ///
+    /// let (timeout, detail) = (Duration::from_secs(1), "rank 0 waits for a message of rank 3".into());
+    /// let error = Error::Timeout { operation: "to_vec", timeout, detail, rank: Some(0), peer: Some(3) };
+    /// assert_eq!((error.rank(), error.peer()), (Some(0), Some(3)));
+    /// ```
+    #[must_use]
+    pub const fn peer(&self) -> Option<usize> {
+        match self {
+            Self::Disagreement { peer, .. } => Some(*peer),
+            Self::Timeout { peer: Some(peer), .. } => Some(*peer as usize),
+            _ => None,
+        }
+    }
+
+    /// Adds to a [`Timeout`](Self::Timeout) which rank has waited, and for which one, as far as they are known.
+    pub(crate) fn between(mut self, (waits, awaited): (Option<usize>, Option<usize>)) -> Self {
+        if let Self::Timeout { rank, peer, .. } = &mut self {
+            let short = |rank: usize| u32::try_from(rank).ok();
+            *rank = waits.and_then(short).or(*rank);
+            *peer = awaited.and_then(short).or(*peer);
+        }
+        self
     }
 
     /// What a later `operation` gets, after this has ended a communicator. An [`Error::Timeout`] is of who has waited for so long, and may wait again.

@@ -215,7 +215,7 @@ pub fn check_nvshmem() -> Result<()> {
             let (built, running) = (built_nvshmem().version, running_nvshmem()?);
             let enough =
                 sys::behavior::HAS_OLDER_VERSIONS || (built.major, built.minor) <= (running.major, running.minor);
-            sufficient("NVSHMEM", built, running, enough)
+            sufficient("check_nvshmem", "NVSHMEM", built, running, enough)
         })
         .clone()
 }
@@ -242,7 +242,7 @@ pub fn check_nccl() -> Result<()> {
             let (built, running) = (built_nccl().version, running_nccl()?);
             let enough =
                 sys::behavior::HAS_OLDER_VERSIONS || (built.major, built.minor) <= (running.major, running.minor);
-            sufficient("NCCL", built, running, enough)
+            sufficient("check_nccl", "NCCL", built, running, enough)
         })
         .clone()
 }
@@ -278,16 +278,22 @@ pub fn check_cuda() -> Result<()> {
     CHECKED
         .get_or_init(|| {
             let (built, running) = (built_cuda().version, running_cuda()?);
-            sufficient("CUDA runtime", built, running, built.major <= running.major)
+            sufficient("check_cuda", "CUDA runtime", built, running, built.major <= running.major)
         })
         .clone()
 }
 
-fn sufficient(library: &'static str, built: Version, running: Version, enough: bool) -> Result<()> {
+fn sufficient(
+    operation: &'static str,
+    library: &'static str,
+    built: Version,
+    running: Version,
+    enough: bool,
+) -> Result<()> {
     if enough {
         return Ok(());
     }
-    Err(Error::LibraryTooOld { library, built: built.to_string(), running: running.to_string() })
+    Err(Error::LibraryTooOld { operation, library, built: built.to_string(), running: running.to_string() })
 }
 
 #[cfg(test)]
@@ -329,7 +335,8 @@ mod tests {
 
     #[test]
     fn too_old_names_both() {
-        let error = sufficient("NCCL", Version::new(2, 28, 9), Version::new(2, 27, 7), false).unwrap_err();
+        let error =
+            sufficient("check_nccl", "NCCL", Version::new(2, 28, 9), Version::new(2, 27, 7), false).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("NCCL 2.27.7 is running") && text.contains("built for 2.28.9"), "{text}");
     }

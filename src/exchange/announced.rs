@@ -63,7 +63,9 @@ impl Announced {
         })?;
         found.ok_or_else(|| {
             let why = last.map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
-            deadline.error(operation, format!("rank {rank}: rank 0 is not reached at {:?}: {why}", self.addresses))
+            let late =
+                deadline.error(operation, format!("rank {rank}: rank 0 is not reached at {:?}: {why}", self.addresses));
+            late.between((Some(rank), Some(0)))
         })
     }
 

@@ -161,7 +161,8 @@ impl Meeting<'_> {
             }
             if met.is_none() {
                 if self.deadline.expired() {
-                    return Err(self.deadline.error(self.operation, self.missing(&now.path)?));
+                    let late = self.deadline.error(self.operation, self.missing(&now.path)?);
+                    return Err(late.between((Some(self.rank), None)));
                 }
                 self.wait_for_an_arrival(&now.path)?;
             }
@@ -275,7 +276,8 @@ impl Meeting<'_> {
                 }
             }
         };
-        Ok(self.deadline.error(self.operation, format!("rank {}: {detail}", self.rank)))
+        let late = self.deadline.error(self.operation, format!("rank {}: {detail}", self.rank));
+        Ok(late.between((Some(self.rank), None)))
     }
 
     /// Meets the other ranks, whose ranks in the store are `roots`, and returns the view of the

@@ -277,7 +277,8 @@ impl Exchange {
                 return Err(Error::Departed { operation, rank, how });
             }
             if up {
-                return Err(deadline.error(operation, format!("rank {}: nobody has set {missing:?}", self.rank())));
+                let late = deadline.error(operation, format!("rank {}: nobody has set {missing:?}", self.rank()));
+                return Err(late.between((Some(self.rank()), None)));
             }
         }
     }

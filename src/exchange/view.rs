@@ -213,9 +213,9 @@ impl View {
         let missing: Vec<usize> =
             keys.iter().zip(&came).filter(|(_, came)| **came == Came::NotYet).map(|((rank, _), _)| *rank).collect();
         if !missing.is_empty() {
-            return Err(
-                deadline.error(operation, format!("rank {}: {what}: {}", self.rank, not_come(&missing, self.size())))
-            );
+            return Err(deadline
+                .error(operation, format!("rank {}: {what}: {}", self.rank, not_come(&missing, self.size())))
+                .between((Some(self.rank), only(&missing))));
         }
         Ok(came.into_iter().map(|came| if let Came::Value(value) = came { value } else { Vec::new() }).collect())
     }
@@ -232,6 +232,11 @@ pub(super) fn patiently<T>(deadline: &Deadline, mut ask: impl FnMut() -> Result<
         }
         round = round.saturating_add(1);
     }
+}
+
+/// The missing rank, if it is one.
+fn only(missing: &[usize]) -> Option<usize> {
+    if let [one] = missing { Some(*one) } else { None }
 }
 
 /// Names the missing ranks in words.

@@ -122,7 +122,7 @@ impl Meta {
     }
 
     fn late_in(&self, detail: String) -> Error {
-        self.deadline.error(self.operation, detail)
+        self.deadline.error(self.operation, detail).between((Some(self.terms.rank), None))
     }
 
     fn lane(&self) -> String {

@@ -416,7 +416,13 @@ impl<S: Store> Hooks for Stalling<S> {
             return call();
         }
         std::thread::sleep(within);
-        Err(Error::Timeout { operation: "Stalling", timeout: within, detail: "the store stalls".into() })
+        Err(Error::Timeout {
+            operation: "Stalling",
+            timeout: within,
+            detail: "the store stalls".into(),
+            rank: None,
+            peer: None,
+        })
     }
 }
 

@@ -205,7 +205,7 @@ fn what_an_operation_is_part_of() {
 
 /// NCCL before 2.27 has no windows, so that nobody waits for the other ranks.
 fn no_window() -> Error {
-    Error::Timeout { operation: "alloc", timeout: limit(), detail: "not for rank 1".into() }
+    Error::Timeout { operation: "alloc", timeout: limit(), detail: "not for rank 1".into(), rank: None, peer: None }
 }
 
 /// Nothing is missing, but a host function holds up a rank.

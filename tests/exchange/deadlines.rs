@@ -145,7 +145,13 @@ fn a_store_that_does_not_wait() {
                 asked.fetch_add(1, Ordering::Relaxed);
                 let found = store.get(keys, Duration::ZERO)?;
                 if times_out && found.iter().any(Option::is_none) {
-                    return Err(Error::Timeout { operation: "get", timeout: within, detail: String::new() });
+                    return Err(Error::Timeout {
+                        operation: "get",
+                        timeout: within,
+                        detail: String::new(),
+                        rank: None,
+                        peer: None,
+                    });
                 }
                 Ok(found)
             })

@@ -38,7 +38,7 @@ fn is_entry(key: &str) -> bool {
 }
 
 fn slow() -> Error {
-    Error::Timeout { operation: "Faulty", timeout: Duration::ZERO, detail: "a test".to_owned() }
+    Error::Timeout { operation: "Faulty", timeout: Duration::ZERO, detail: "a test".to_owned(), rank: None, peer: None }
 }
 
 /// Two worlds of one rank each, over stores in which `fault` is called before each operation of a rank; and their exchanges.

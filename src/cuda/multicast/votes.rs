@@ -1,5 +1,6 @@
 //! What ranks that have an object in common tell each other at each step.
 
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, No, Vote};
 use crate::refusal::Refusal;
@@ -62,7 +63,11 @@ pub(super) fn decided(operation: &'static str, exchange: &Exchange, vote: &Vote)
         Some((rank, _)) if vote.late.is_empty() => {
             Err(Error::Departed { operation, rank: *rank, how: format!("is missing: {vote}") })
         }
-        Some(_) => Err(Error::Timeout { operation, timeout: exchange.timeout(), detail: vote.to_string() }),
+        Some(_) => {
+            let missing = if let [(one, _)] = &vote.missing[..] { Some(*one) } else { None };
+            let late = Deadline::after(exchange.timeout()).error(operation, vote.to_string());
+            Err(late.between((Some(exchange.rank()), missing)))
+        }
         None => Err(refused(operation, Refusal::Peer, vote)),
     }
 }

@@ -206,7 +206,7 @@ impl PointWait {
     #[cold]
     fn late(&self, record: &Record) -> Error {
         let detail = format!("an event of {}{}", self.point.device, record.origins.pending());
-        self.deadline.error(self.operation, detail)
+        self.deadline.error(self.operation, detail).between(record.origins.between())
     }
 }
 

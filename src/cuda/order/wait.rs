@@ -298,6 +298,6 @@ impl Wait {
     #[cold]
     fn late(&self) -> Error {
         let detail = format!("work on a stream of {}{}", self.stream.device(), self.origins.pending());
-        self.deadline.error(self.operation, detail)
+        self.deadline.error(self.operation, detail).between(self.origins.between())
     }
 }

@@ -50,6 +50,11 @@ pub(crate) trait Worker: std::fmt::Debug + Send + Sync {
     /// peer, who is behind.
     fn pending(&self, done: u64, last: u64) -> Option<String>;
 
+    /// The rank of the worker, and the one that these operations wait for, if it is known to be one.
+    fn between(&self, _done: u64, _last: u64) -> (Option<usize>, Option<usize>) {
+        (None, None)
+    }
+
     /// Somebody waits for these operations. Ends what can never come to an end; never waits.
     fn look_around(&self, done: u64, last: u64);
 
@@ -295,6 +300,15 @@ impl Origin {
         let done = self.work.observed.load(Ordering::Acquire);
         self.work.worker.upgrade()?.pending(done, self.number)
     }
+
+    /// Which rank waits, and for which one; `None` if it is done or its worker is gone.
+    fn between(&self) -> Option<(Option<usize>, Option<usize>)> {
+        if self.is_settled() {
+            return None;
+        }
+        let done = self.work.observed.load(Ordering::Acquire);
+        Some(self.work.worker.upgrade()?.between(done, self.number))
+    }
 }
 
 /// The operations that something comes from, each work once.
@@ -393,6 +407,11 @@ impl Origins {
     /// What they wait for, as the end of a sentence; empty where nobody knows.
     pub(crate) fn pending(&self) -> String {
         self.iter().filter_map(Origin::pending).map(|text| format!("; {text}")).collect()
+    }
+
+    /// Which rank waits for them, and for which one, as far as it is known. If several communicators wait, the first one counts.
+    pub(crate) fn between(&self) -> (Option<usize>, Option<usize>) {
+        self.iter().find_map(Origin::between).unwrap_or_default()
     }
 }
 

@@ -259,7 +259,9 @@ impl FdSocket {
             }
         })?;
         sent.ok_or_else(|| {
-            deadline.error(operation, format!("rank {to} has not taken what others sent before {purpose:?}"))
+            let late =
+                deadline.error(operation, format!("rank {to} has not taken what others sent before {purpose:?}"));
+            late.between((Some(self.exchange.rank()), Some(to)))
         })
     }
 
@@ -304,7 +306,8 @@ impl FdSocket {
                 }
             }
             if up {
-                return Err(deadline.error(operation, self.missing(from, purpose)));
+                let late = deadline.error(operation, self.missing(from, purpose));
+                return Err(late.between((Some(self.exchange.rank()), Some(from))));
             }
             self.wait(&deadline);
         }

@@ -162,7 +162,11 @@ impl PmixPlace {
                     Some(Err(reason)) => {
                         return Err(Error::Exchange { operation, key: "the server of rank 0".to_owned(), reason });
                     }
-                    None => return Err(deadline.error(operation, format!("rank {rank}: rank 0 is not reached"))),
+                    None => {
+                        return Err(deadline
+                            .error(operation, format!("rank {rank}: rank 0 is not reached"))
+                            .between((Some(rank), Some(0))));
+                    }
                 }
             }
         };

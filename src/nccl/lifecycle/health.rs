@@ -82,6 +82,10 @@ impl Worker for Inner {
         self.are_all_freed() || self.local_ranks.ranks().iter().all(|inner| inner.has_ended() || inner.has_stopped())
     }
 
+    fn between(&self, done: u64, last: u64) -> (Option<usize>, Option<usize>) {
+        (Some(self.rank), explanation::awaited(self, (done + 1)..=last))
+    }
+
     fn look_around(&self, done: u64, last: u64) {
         if let Some(error) = self.validation.departure_error(self, done, last) {
             abort_clique(self, &error);

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use super::abort::{abort_clique, start_abort_by};
 use super::{interrupt, reclaim};
 use crate::cuda::Worker;
-use crate::error::{Error, Result};
+use crate::deadline::Deadline;
+use crate::error::Result;
 use crate::lock::{Condvar, Mutex, MutexGuard};
 use crate::nccl::rank::helper;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
@@ -76,11 +77,9 @@ fn run() {
                 inner.set_stuck(visit);
             }
             if inside && last.since.elapsed() >= inner.timeout() {
-                let cause = Error::Timeout {
-                    operation: "call",
-                    timeout: inner.timeout(),
-                    detail: explanation::stays_inside(&inner, visit) + &said(&inner) + explanation::advice(&inner),
-                };
+                let detail = explanation::stays_inside(&inner, visit) + &said(&inner) + explanation::advice(&inner);
+                let awaited = explanation::awaited(&inner, explanation::launch(&inner));
+                let cause = Deadline::after(inner.timeout()).error("call", detail).between((Some(inner.rank), awaited));
                 start_abort_by(AbortedBy::Watchdog, &inner.clique_ranks(), &cause);
             } else {
                 // Aborts a communicator that has an error.

@@ -145,7 +145,7 @@ pub(crate) fn busy(inner: &Inner, operation: &'static str, deadline: &Deadline) 
     let last = explanation::came_last(inner).map(|told| format!("; {told}")).unwrap_or_default();
     let shares = if inner.shared_lock().is_some() { ", or on one that shares its resources" } else { "" };
     let detail = format!("another thread is inside a call on the communicator of rank {}{shares}{last}", inner.rank);
-    deadline.error(operation, detail)
+    deadline.error(operation, detail).between((Some(inner.rank), None))
 }
 
 #[cfg(all(test, gpucomm_emulator))]

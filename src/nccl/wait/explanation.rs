@@ -147,6 +147,23 @@ pub(crate) fn missing(in_process: &InProcess, rank: usize, record: &Record) -> V
     }
 }
 
+/// The rank that `inner` waits for in its operations with these numbers, if it is known to be one.
+pub(crate) fn awaited(inner: &Inner, numbers: RangeInclusive<u64>) -> Option<usize> {
+    let numbers = (*numbers.start()).max(*kept(*numbers.end()).start())..=*numbers.end();
+    let mut records = numbers.filter_map(|number| inner.recent.get(number));
+    match inner.validation.in_process() {
+        Some(in_process) => {
+            let behind = records.map(|record| missing(in_process, inner.rank, &record)).find(|all| !all.is_empty())?;
+            if let [one] = behind[..] { Some(one) } else { None }
+        }
+        // What other processes do is not known. Only a message waits for one rank.
+        None => {
+            let (_, peer) = message(&records.next()?)?;
+            records.next().is_none().then_some(peer)
+        }
+    }
+}
+
 /// Of a message: which end of it the rank is, and who is the other.
 fn message(record: &Record) -> Option<(End, usize)> {
     operation::peer(record.head).map(|(receives, peer)| (if receives { End::Receiver } else { End::Sender }, peer))

@@ -107,7 +107,8 @@ impl Team<'_> {
                 Error::Timeout { operation, timeout, .. } => {
                     let detail = format!("PE {} of {}: not all members have come", self.state.pe, self.n_pes());
                     // The context goes on: a member that is late may still come.
-                    waiting.late(Error::Timeout { operation, timeout, detail })
+                    let late = Error::Timeout { operation, timeout, detail, rank: None, peer: None };
+                    waiting.late(late.between((Some(self.state.pe), None)))
                 }
                 other => other,
             })

@@ -126,7 +126,8 @@ impl Inner {
                 let detail = format!(
                     "other work on the device of PE {pe}, all of which NVSHMEM waits for, or a capture of another thread there; PE {last} waits no longer"
                 );
-                return Err(Error::Timeout { operation: plan.operation, timeout, detail });
+                let late = Deadline::after(timeout).error(plan.operation, detail);
+                return Err(late.between((Some(last), Some(pe))));
             }
             rounds += 1;
             let round = deadline.remaining().min(self.shortest.time() / PART).min(ROUND);

@@ -83,11 +83,11 @@ impl Waiting<'_> {
 
     /// As [`late`](Self::late), but waits for the store until this deadline.
     fn late_by(&self, error: Error, deadline: &Deadline) -> Error {
-        let Error::Timeout { operation, timeout, mut detail } = error else { return error };
+        let Error::Timeout { operation, timeout, mut detail, rank, peer } = error else { return error };
         detail.push('.');
         self.shared.others(&mut detail, self.awaited, None, deadline.remaining());
         self.shared.now().gave_up = Some(Instant::now());
-        Error::Timeout { operation, timeout, detail: detail.trim_end_matches('.').to_owned() }
+        Error::Timeout { operation, timeout, detail: detail.trim_end_matches('.').to_owned(), rank, peer }
     }
 }
 

@@ -55,7 +55,13 @@ impl Hooks for Hooked {
         within: Duration,
         call: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
-        let late = || Error::Timeout { operation: method, timeout: within, detail: "on purpose".to_owned() };
+        let late = || Error::Timeout {
+            operation: method,
+            timeout: within,
+            detail: "on purpose".to_owned(),
+            rank: None,
+            peer: None,
+        };
         match (self.hook)(method, keys.first().unwrap_or(&"")) {
             Fate::Answers | Fate::Ended => call(),
             Fate::Refused => Err(late()),

@@ -97,7 +97,7 @@ fn wait(ranks: &[(&Communicator, Arc<Stream>)]) -> Result<()> {
                 let timeout = comm.timeout();
                 if start.elapsed() >= timeout {
                     let detail = format!("rank {} has not finished what was enqueued", comm.rank());
-                    return Err(Error::Timeout { operation: "perf", timeout, detail }.into());
+                    return Err(Error::Timeout { operation: "perf", timeout, detail, rank: None, peer: None }.into());
                 }
             }
             if sleepy && round > 16 {

@@ -41,7 +41,7 @@ impl Staged {
         let block = deadline.until_and_look(|| origins().look_around(), || Self::try_take(stream, bytes))?;
         block.ok_or_else(|| {
             let what = "memory for staging, of which the stream uses its share for copies that are not done";
-            let late = deadline.error(operation, format!("{what}{}", origins().pending()));
+            let late = deadline.error(operation, format!("{what}{}", origins().pending())).between(origins().between());
             stream.give_up_all(&late);
             origins().give_up(&late);
             late
