@@ -212,7 +212,7 @@ fn ask(asked: &[(&'static str, String)]) -> Result<()> {
 #[cfg(all(feature = "nccl", gpucomm_emulator))]
 fn ask_of(rank: &Communicator, faults: Option<&str>, deadlock: Option<&str>) -> Result<()> {
     let reason = || format!("rank {} has ended", rank.rank());
-    let handle = rank.as_raw().ok_or_else(|| Error::Aborted { operation: APPLY_TO, reason: reason() })?;
+    let handle = rank.as_raw().ok_or_else(|| Error::Aborted { operation: APPLY_TO, reason: reason().into() })?;
     gpucomm_emulator::ask_of(handle, faults, deadlock)
         .map_err(|wrong| Error::argument(APPLY_TO, "settings", "what the variables may hold", wrong))
 }

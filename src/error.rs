@@ -1,5 +1,8 @@
 //! What can go wrong, as one type.
 
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error_kind::ErrorKind;
@@ -10,6 +13,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Every error of this crate. `operation` is the name of the C function or of the method that failed.
 ///
+/// An error that follows from another one, such as that of each later call after a communicator has ended, has the first one as its
+/// [`source`](std::error::Error::source).
+///
 /// Its `Debug` form is one line too, the text and the name of the variant, so that a `main` that returns it ends with something that can be read:
 ///
 /// ```
@@ -17,11 +23,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let error = Error::Unsupported { operation: "split", needs: "NCCL 2.18 or newer".into() };
 /// assert_eq!(format!("Error: {error:?}"), "Error: split: not supported: needs NCCL 2.18 or newer [Unsupported]");
 /// ```
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// This machine has no GPU that can be used. Match on it to fall back to the CPU or to one device.
-    #[error("{operation}: no usable GPU: {reason}")]
     NoDevice {
         /// What was asked for.
         operation: &'static str,
@@ -30,7 +35,6 @@ pub enum Error {
     },
 
     /// The installed driver is older than the CUDA runtime needs.
-    #[error("{operation}: the driver is too old: it supports CUDA {driver}, the runtime is {runtime}")]
     DriverTooOld {
         /// What was asked for.
         operation: &'static str,
@@ -41,7 +45,6 @@ pub enum Error {
     },
 
     /// Memory of the device, or pinned memory of the host, is used up.
-    #[error("{operation}: out of memory: {bytes} bytes asked for on {place}")]
     OutOfMemory {
         /// What was asked for.
         operation: &'static str,
@@ -52,7 +55,6 @@ pub enum Error {
     },
 
     /// A call of the CUDA runtime or driver failed.
-    #[error("{operation}: CUDA error {code} ({name}): {message}")]
     Cuda {
         /// The C function.
         operation: &'static str,
@@ -68,7 +70,6 @@ pub enum Error {
     /// gives this error from now on. What was on its way there is lost, and its memory too. Other devices go on where the
     /// driver lets them: on H200s with driver 580 a kernel that traps takes all devices of the process with it. To use it again
     /// takes a new process.
-    #[error("{operation}: device {device} is lost: CUDA error {code} ({name}): {message}")]
     DeviceLost {
         /// The C function that said so.
         operation: &'static str,
@@ -83,7 +84,6 @@ pub enum Error {
     },
 
     /// A call of NCCL failed.
-    #[error("{operation}: NCCL error {code} ({message}){}", last.iter().map(|last| format!(": {last}")).collect::<String>())]
     Nccl {
         /// The C function.
         operation: &'static str,
@@ -98,7 +98,6 @@ pub enum Error {
     },
 
     /// A call of NVSHMEM failed.
-    #[error("{operation}: NVSHMEM error {code} ({message})")]
     Nvshmem {
         /// The C function.
         operation: &'static str,
@@ -109,7 +108,6 @@ pub enum Error {
     },
 
     /// An argument cannot be right: nothing was submitted.
-    #[error("{operation}: {what}: expected {expected}, got {got}")]
     InvalidArgument {
         /// The method.
         operation: &'static str,
@@ -124,7 +122,6 @@ pub enum Error {
     /// Ranks of one communicator issued calls that do not belong together, or others wait for one that has left: it has
     /// closed its communicator, or its program has returned from [`Clique::spmd`](crate::Clique::spmd). Nothing that disagrees was
     /// submitted; the communicator is aborted on every rank, and all of them report the same, each with its own `operation`.
-    #[error("{operation}: rank {rank} disagrees with rank {peer}: expected {expected}, got {got}")]
     Disagreement {
         /// The method of the call that reports it.
         operation: &'static str,
@@ -144,7 +141,6 @@ pub enum Error {
 
     /// The operation was not done within its deadline. Where that has ended a communicator, others are told by
     /// [`Error::Aborted`], with this as the reason.
-    #[error("{operation}: not done within {timeout:?}: {detail}")]
     Timeout {
         /// The method.
         operation: &'static str,
@@ -160,41 +156,36 @@ pub enum Error {
     },
 
     /// A request of a world was cancelled before it began.
-    #[error("{operation}: cancelled before it began")]
     Cancelled {
         /// The method.
         operation: &'static str,
     },
 
     /// The communicator was aborted, by this rank or because another one failed.
-    #[error("{operation}: the communicator was aborted: {reason}")]
     Aborted {
         /// The method.
         operation: &'static str,
         /// Why it was aborted.
-        reason: String,
+        reason: Reason,
     },
 
     /// The communicator was [revoked](crate::nccl::Communicator::revoke): others can be made of it.
-    #[error("{operation}: the communicator was revoked: {reason}")]
     Revoked {
         /// The method.
         operation: &'static str,
         /// Why it was revoked.
-        reason: String,
+        reason: Reason,
     },
 
     /// The communicator is [suspended](crate::nccl::Communicator::suspend): it can be resumed.
-    #[error("{operation}: the communicator is suspended: {reason}")]
     Suspended {
         /// The method.
         operation: &'static str,
         /// Why it was suspended.
-        reason: String,
+        reason: Reason,
     },
 
     /// A rank that others wait for in an [`Exchange`](crate::exchange::Exchange) has ended, and will not come.
-    #[error("{operation}: rank {rank} {how}")]
     Departed {
         /// The method.
         operation: &'static str,
@@ -205,7 +196,6 @@ pub enum Error {
     },
 
     /// What ranks tell each other outside NCCL could not be told: the [`Store`](crate::exchange::Store) of an exchange failed, or refused.
-    #[error("{operation}: {key:?}: {reason}")]
     Exchange {
         /// The method.
         operation: &'static str,
@@ -216,7 +206,6 @@ pub enum Error {
     },
 
     /// There is no multicast, or not this: [`Refusal`](crate::cuda::multicast::Refusal) tells the reasons apart, and says what to do.
-    #[error("{operation}: {detail}: {why}")]
     Multicast {
         /// The method, or the C function.
         operation: &'static str,
@@ -227,7 +216,6 @@ pub enum Error {
     },
 
     /// The installation cannot do this.
-    #[error("{operation}: not supported: needs {needs}")]
     Unsupported {
         /// The method.
         operation: &'static str,
@@ -236,10 +224,6 @@ pub enum Error {
     },
 
     /// The running library is older than the headers that this program was built with.
-    #[error(
-        "{library} {running} is running, but this program was built for {built}: \
-         use {library} {built} or newer at run time, or build against {running}"
-    )]
     LibraryTooOld {
         /// The method that compares the versions.
         operation: &'static str,
@@ -252,7 +236,6 @@ pub enum Error {
     },
 
     /// A call that is not allowed where it was made, such as a group within a group.
-    #[error("{operation}: {reason}")]
     InvalidUsage {
         /// The method.
         operation: &'static str,
@@ -261,8 +244,64 @@ pub enum Error {
     },
 }
 
-impl std::fmt::Debug for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDevice { operation, reason } => write!(f, "{operation}: no usable GPU: {reason}"),
+            Self::DriverTooOld { operation, driver, runtime } => {
+                write!(f, "{operation}: the driver is too old: it supports CUDA {driver}, the runtime is {runtime}")
+            }
+            Self::OutOfMemory { operation, bytes, place } => {
+                write!(f, "{operation}: out of memory: {bytes} bytes asked for on {place}")
+            }
+            Self::Cuda { operation, code, name, message } => {
+                write!(f, "{operation}: CUDA error {code} ({name}): {message}")
+            }
+            Self::DeviceLost { operation, device, code, name, message } => {
+                write!(f, "{operation}: device {device} is lost: CUDA error {code} ({name}): {message}")
+            }
+            Self::Nccl { operation, code, message, last } => {
+                write!(f, "{operation}: NCCL error {code} ({message})")?;
+                last.iter().try_for_each(|last| write!(f, ": {last}"))
+            }
+            Self::Nvshmem { operation, code, message } => write!(f, "{operation}: NVSHMEM error {code} ({message})"),
+            Self::InvalidArgument { operation, what, expected, got } => {
+                write!(f, "{operation}: {what}: expected {expected}, got {got}")
+            }
+            Self::Disagreement { operation, rank, peer, expected, got, .. } => {
+                write!(f, "{operation}: rank {rank} disagrees with rank {peer}: expected {expected}, got {got}")
+            }
+            Self::Timeout { operation, timeout, detail, .. } => {
+                write!(f, "{operation}: not done within {timeout:?}: {detail}")
+            }
+            Self::Cancelled { operation } => write!(f, "{operation}: cancelled before it began"),
+            Self::Aborted { operation, reason } => write!(f, "{operation}: the communicator was aborted: {reason}"),
+            Self::Revoked { operation, reason } => write!(f, "{operation}: the communicator was revoked: {reason}"),
+            Self::Suspended { operation, reason } => write!(f, "{operation}: the communicator is suspended: {reason}"),
+            Self::Departed { operation, rank, how } => write!(f, "{operation}: rank {rank} {how}"),
+            Self::Exchange { operation, key, reason } => write!(f, "{operation}: {key:?}: {reason}"),
+            Self::Multicast { operation, why, detail } => write!(f, "{operation}: {detail}: {why}"),
+            Self::Unsupported { operation, needs } => write!(f, "{operation}: not supported: needs {needs}"),
+            Self::LibraryTooOld { library, built, running, .. } => write!(
+                f,
+                "{library} {running} is running, but this program was built for {built}: \
+                 use {library} {built} or newer at run time, or build against {running}"
+            ),
+            Self::InvalidUsage { operation, reason } => write!(f, "{operation}: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    /// The error that came first, if this one follows from it: that which ended the communicator or context, for the error of a later
+    /// call.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause().map(|cause| cause as _)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = self.to_string();
         // Libraries, and reasons of users, may have several lines.
         if text.contains('\n') {
@@ -346,6 +385,8 @@ impl Error {
     /// - [`Disagreement`](Self::Disagreement): the rank that differs from the others, or has left.
     /// - [`Departed`](Self::Departed): the rank that has ended.
     /// - [`Timeout`](Self::Timeout): the rank that waited.
+    /// - [`Aborted`](Self::Aborted) and [`Revoked`](Self::Revoked): the rank that has failed, or that has ended the communicator. If
+    ///   another error is the cause, the rank of that.
     ///
     /// `None` for the other variants. The number is that of the communicator, exchange or context that the error is about. In a
     /// communicator that was made of another one, ranks have other numbers.
@@ -357,8 +398,11 @@ impl Error {
     /// assert_eq!((error.rank(), error.peer()), (Some(2), None));
     /// ```
     #[must_use]
-    pub const fn rank(&self) -> Option<usize> {
+    pub fn rank(&self) -> Option<usize> {
         match self {
+            Self::Aborted { reason, .. } | Self::Revoked { reason, .. } | Self::Suspended { reason, .. } => {
+                reason.rank()
+            }
             Self::Disagreement { rank, .. } | Self::Departed { rank, .. } => Some(*rank),
             Self::Timeout { rank: Some(rank), .. } => Some(*rank as usize),
             _ => None,
@@ -368,6 +412,7 @@ impl Error {
     /// Returns the other rank or PE that the error is about, if this process knows its number:
     /// - [`Disagreement`](Self::Disagreement): a rank that [`rank`](Self::rank) differs from, or that waits for it.
     /// - [`Timeout`](Self::Timeout): the rank that did not come, if it is one only.
+    /// - [`Aborted`](Self::Aborted) and [`Revoked`](Self::Revoked): the same of the error that is the cause.
     ///
     /// `None` for the other variants.
     ///
@@ -381,10 +426,21 @@ impl Error {
     /// assert_eq!((error.rank(), error.peer()), (Some(0), Some(3)));
     /// ```
     #[must_use]
-    pub const fn peer(&self) -> Option<usize> {
+    pub fn peer(&self) -> Option<usize> {
         match self {
+            Self::Aborted { .. } | Self::Revoked { .. } | Self::Suspended { .. } => self.cause()?.peer(),
             Self::Disagreement { peer, .. } => Some(*peer),
             Self::Timeout { peer: Some(peer), .. } => Some(*peer as usize),
+            _ => None,
+        }
+    }
+
+    /// The error that this one follows from.
+    fn cause(&self) -> Option<&Self> {
+        match self {
+            Self::Aborted { reason, .. } | Self::Revoked { reason, .. } | Self::Suspended { reason, .. } => {
+                reason.cause()
+            }
             _ => None,
         }
     }
@@ -399,13 +455,13 @@ impl Error {
         self
     }
 
-    /// What a later `operation` gets, after this has ended a communicator. An [`Error::Timeout`] is of who has waited for so long, and may wait again.
+    /// What a later `operation` gets, after this has ended a communicator: an error whose source is this one, or the source of this one. An [`Error::Timeout`] is of who has waited for so long, and may wait again.
     pub(crate) fn later(&self, operation: &'static str) -> Self {
         match self {
-            Self::Aborted { reason, .. } => Self::Aborted { operation, reason: reason.clone() },
-            Self::Revoked { reason, .. } => Self::Revoked { operation, reason: reason.clone() },
+            Self::Aborted { reason, .. } => Self::Aborted { operation, reason: reason.following(self) },
+            Self::Revoked { reason, .. } => Self::Revoked { operation, reason: reason.following(self) },
             Self::Disagreement { .. } => self.met_by(operation),
-            other => Self::Aborted { operation, reason: other.to_string() },
+            other => Self::Aborted { operation, reason: other.clone().into() },
         }
     }
 
@@ -427,12 +483,10 @@ impl Error {
     /// The same, at whose end stands a note, in brackets: once, where it is told from one communicator to the next.
     pub(crate) fn noted(mut self, note: impl std::fmt::Display) -> Self {
         let text = match &mut self {
-            Self::NoDevice { reason, .. }
-            | Self::Aborted { reason, .. }
-            | Self::Revoked { reason, .. }
-            | Self::Suspended { reason, .. }
-            | Self::Exchange { reason, .. }
-            | Self::InvalidUsage { reason, .. } => reason,
+            Self::Aborted { reason, .. } | Self::Revoked { reason, .. } | Self::Suspended { reason, .. } => {
+                &mut reason.text
+            }
+            Self::NoDevice { reason, .. } | Self::Exchange { reason, .. } | Self::InvalidUsage { reason, .. } => reason,
             Self::DriverTooOld { runtime, .. } => runtime,
             Self::OutOfMemory { place, .. } => place,
             Self::Cuda { message, .. } | Self::DeviceLost { message, .. } | Self::Nvshmem { message, .. } => message,
@@ -469,6 +523,112 @@ impl Error {
         got: impl std::fmt::Display,
     ) -> Self {
         Self::InvalidArgument { operation, what, expected: expected.to_string(), got: got.to_string() }
+    }
+}
+
+/// Why a communicator or context was aborted, revoked or suspended: a text and, if it was because of another error, that error.
+///
+/// It can be used like a `&str`, and made from a text or from an [`Error`]:
+///
+/// ```
+/// use gpucomm::{Error, Reason};
+///
+/// let reason = Reason::from("the user wants to stop");
+/// assert!(reason.contains("user") && reason.cause().is_none());
+///
+/// let late = Error::Departed { operation: "all_reduce", rank: 2, how: "has died".into() };
+/// let reason = Reason::from(late.clone());
+/// assert_eq!((reason.to_string(), reason.cause()), (late.to_string(), Some(&late)));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Reason {
+    text: String,
+    /// The rank that gave it, if it is known.
+    rank: Option<u32>,
+    cause: Option<Arc<Error>>,
+}
+
+impl Reason {
+    /// Returns the error that the end of the communicator or context followed from, if it was an error. An error that follows from this
+    /// reason has it as its [`source`](std::error::Error::source).
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Error};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// clique.abort("the user wants to stop");
+    /// let Err(Error::Aborted { reason, .. }) = clique.rank(1).async_error() else { panic!("it has ended") };
+    /// assert!(matches!(reason.cause(), Some(Error::Aborted { operation: "abort", .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn cause(&self) -> Option<&Error> {
+        self.cause.as_deref()
+    }
+
+    /// A text, because of an error.
+    pub(crate) fn because(text: impl Into<String>, cause: Error) -> Self {
+        Self { cause: Some(Arc::new(cause)), ..Self::from(text.into()) }
+    }
+
+    /// The same, which `rank` gave.
+    pub(crate) fn of_rank(self, rank: usize) -> Self {
+        Self { rank: u32::try_from(rank).ok(), ..self }
+    }
+
+    /// The same with more text.
+    pub(crate) fn with_text(mut self, more: &str) -> Self {
+        self.text.push_str(more);
+        self
+    }
+
+    /// The same as the reason of an error that follows from `first`, which has this reason.
+    fn following(&self, first: &Error) -> Self {
+        let cause = self.cause.clone().unwrap_or_else(|| Arc::new(first.clone()));
+        Self { cause: Some(cause), ..self.clone() }
+    }
+
+    fn rank(&self) -> Option<usize> {
+        self.rank.map(|rank| rank as usize).or_else(|| self.cause()?.rank())
+    }
+}
+
+impl Deref for Reason {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, f)
+    }
+}
+
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self { text, rank: None, cause: None }
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<Error> for Reason {
+    fn from(cause: Error) -> Self {
+        Self::because(cause.to_string(), cause)
     }
 }
 

@@ -36,3 +36,57 @@ fn accessors_tell_who_and_where() {
     let cancelled = Error::Cancelled { operation: "submit" };
     assert_eq!((cancelled.operation(), cancelled.rank(), cancelled.peer()), ("submit", None, None));
 }
+
+/// Where the sources of an error lead to, and after how many steps.
+fn first_of(error: &Error) -> (&Error, usize) {
+    let all = || std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let first = all().last().and_then(|first| first.downcast_ref());
+    (first.expect("an error of this crate"), all().count() - 1)
+}
+
+/// However often it is passed on, and noted, the sources lead to the error that came first, which has none.
+#[test]
+fn later_errors_lead_to_the_first() {
+    let firsts = [
+        Error::Aborted { operation: "abort", reason: Reason::from("enough").of_rank(3) },
+        Error::Revoked { operation: "revoke", reason: Reason::from("enough").of_rank(3) },
+        Error::Departed { operation: "vote", rank: 3, how: "has died".into() },
+    ];
+    for first in firsts {
+        assert_eq!((first_of(&first), first.rank()), ((&first, 0), Some(3)));
+        let later = first.later("wait");
+        let again = later.later("all_reduce").noted("2 s ago").noted("of a child").met_by("to_vec");
+        for (later, operation) in [(&later, "wait"), (&again, "to_vec")] {
+            assert_eq!(
+                (first_of(later), later.operation(), later.rank()),
+                ((&first, 1), operation, Some(3)),
+                "{later}"
+            );
+        }
+        assert!(again.to_string().ends_with(" (2 s ago) (of a child)"), "{again}");
+    }
+    let differs = Error::Disagreement {
+        operation: "all_reduce",
+        rank: 1,
+        peer: 0,
+        expected: "this".into(),
+        got: "that".into(),
+        departed: false,
+        in_part: false,
+    };
+    let later = differs.later("wait");
+    assert_eq!((first_of(&later), later.operation(), later.peer()), ((&later, 0), "wait", Some(0)));
+}
+
+#[test]
+fn reasons_are_texts() {
+    let cause = Error::Cancelled { operation: "submit" };
+    let reason = Reason::because("it was cancelled", cause.clone()).with_text("; so it goes");
+    assert_eq!(
+        (&*reason, format!("{reason:?}").as_str()),
+        ("it was cancelled; so it goes", "\"it was cancelled; so it goes\"")
+    );
+    assert_eq!((reason.cause(), reason.to_string().len()), (Some(&cause), reason.len()));
+    assert_eq!(Reason::from(cause.clone()).to_string(), cause.to_string());
+    assert_eq!(Reason::from(String::from("a")), Reason::from("a"));
+}

@@ -104,7 +104,7 @@ mod tests {
             if asked.get() < 3 { Err(late()) } else { Ok(asked.get()) }
         });
         assert_eq!(answer.unwrap(), 3);
-        let failed = persist(|| Err::<(), _>(Error::Aborted { operation: "test", reason: String::new() }));
+        let failed = persist(|| Err::<(), _>(Error::Aborted { operation: "test", reason: "".into() }));
         assert!(matches!(failed, Err(Error::Aborted { .. })));
     }
 }

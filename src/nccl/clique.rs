@@ -334,7 +334,7 @@ impl Clique {
     /// # }
     /// ```
     pub fn abort(self, reason: &str) -> AbortOutcome {
-        abort_members(&self.ranks, Vec::new(), reason.to_owned(), Duration::ZERO)
+        abort_members(&self.ranks, Vec::new(), reason.into(), Duration::ZERO)
     }
 
     /// Wraps `ncclCommFinalize` and `ncclCommDestroy`, on all ranks at the same time.

@@ -8,7 +8,7 @@ use super::lifecycle::abort::{AbortOutcome, GRACE, abort_after};
 use super::lifecycle::{close, drop};
 use super::rank::inner::Inner;
 use crate::deadline::Deadline;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 
 impl Communicator {
     /// Wraps `ncclCommAbort`: see [`Aborter::abort`](super::Aborter::abort).
@@ -71,8 +71,8 @@ impl Drop for Communicator {
 }
 
 /// The cause of an end that a failure elsewhere brings.
-pub(crate) fn aborted(reason: String) -> Error {
-    Error::Aborted { operation: "abort", reason }
+pub(crate) fn aborted(reason: impl Into<Reason>) -> Error {
+    Error::Aborted { operation: "abort", reason: reason.into() }
 }
 
 pub(super) fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) -> Vec<Arc<Inner>> {
@@ -95,7 +95,7 @@ pub(crate) fn drop_members<'a>(members: impl IntoIterator<Item = &'a Communicato
 pub(crate) fn abort_members(
     members: &[Communicator],
     others: Vec<Arc<Inner>>,
-    reason: String,
+    reason: Reason,
     waited: Duration,
 ) -> AbortOutcome {
     let mut all = inners(members);

@@ -381,7 +381,7 @@ impl Clique {
             }
             let grown = grow::grow(OPERATION, &members, devices.len(), None);
             if let Err(error) = &grown {
-                coming.fail(&error.to_string());
+                coming.fail(&error.clone().into());
             }
             let came: Vec<_> = threads.into_iter().filter_map(|(_, thread)| thread.join().ok().flatten()).collect();
             Ok::<_, Error>((grown, came))

@@ -18,7 +18,7 @@ use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use crate::cuda::{Ask, Device, Done};
 use crate::deadline::{Deadline, backoff};
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 use crate::lock::{Mutex, MutexGuard};
 
 const OPERATION: &str = "Communicator::begin_rank";
@@ -263,7 +263,10 @@ impl Drop for PendingCommunicator {
     fn drop(&mut self) {
         if let Stage::Over(Ok(inner)) = self.progress.take() {
             let reason = format!("rank {} was given up before it was used", inner.rank);
-            start_abort(slice::from_ref(&inner), &Error::Aborted { operation: "drop", reason });
+            start_abort(
+                slice::from_ref(&inner),
+                &Error::Aborted { operation: "drop", reason: Reason::from(reason).of_rank(inner.rank) },
+            );
         }
     }
 }

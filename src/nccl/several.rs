@@ -131,7 +131,7 @@ pub(crate) fn abort_all_within<A: Into<Aborter>>(
     deadline: &Deadline,
 ) -> Vec<AbortOutcome> {
     let members: Vec<_> = comms.into_iter().map(|comm| comm.into().inner()).collect();
-    let cause = aborted(reason.to_owned());
+    let cause = aborted(reason);
     root_cause::begin(&cause);
     abort::abort_each(&members, &cause, deadline)
 }

@@ -234,7 +234,7 @@ impl<'c> Spmd<'c> {
 
     /// Records the failure of a rank. The first one aborts the clique, and the communicators that the program has made.
     fn fail(&self, communicator: &Communicator, failure: Failure) {
-        let reason = failure.text().to_owned();
+        let reason = failure.reason();
         // The program's own error, or a panic, does not say how long the rank has waited.
         let waited = failure.waited().max(timeouts::may_have_waited(communicator.inner()));
         let is_first = {

@@ -51,9 +51,12 @@ pub enum Reason {
 /// # Ok(())
 /// # }
 /// ```
+#[derive(thiserror::Error)]
+#[error("{error}")]
 #[non_exhaustive]
 pub struct Failed<B> {
     /// What went wrong.
+    #[source]
     pub error: Error,
     /// The same in a word.
     pub reason: Reason,
@@ -71,18 +74,6 @@ impl<B> Failed<B> {
 impl<B> fmt::Debug for Failed<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {:?}", self.reason, self.error)
-    }
-}
-
-impl<B> fmt::Display for Failed<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<B> std::error::Error for Failed<B> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
     }
 }
 

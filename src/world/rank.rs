@@ -336,7 +336,7 @@ impl Rank {
                 Error::InvalidUsage { operation, reason }
             }
             (Reason::Down, Error::Aborted { reason: said, .. }) => {
-                Error::Aborted { operation, reason: format!("{said}; the world is down until it is rebuilt") }
+                Error::Aborted { operation, reason: said.with_text("; the world is down until it is rebuilt") }
             }
             (_, error) => error,
         };

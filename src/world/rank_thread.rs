@@ -16,7 +16,7 @@ use super::task::{Begun, Task};
 use super::threads::{spawn, wait_for};
 use crate::cuda::{Device, Stream};
 use crate::deadline::Deadline;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::hint::Apart;
 use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::{Communicator, State, Totals};
@@ -115,7 +115,7 @@ impl Generation {
     pub(super) fn failure(&self) -> Option<Error> {
         self.rank_threads.iter().filter_map(|rank_thread| rank_thread.communicator()).find(|comm| is_over(comm)).map(
             |comm| {
-                let ended = || Error::Aborted { operation: "World", reason: "a communicator has ended".to_owned() };
+                let ended = || Error::Aborted { operation: "World", reason: "a communicator has ended".into() };
                 comm.cause().unwrap_or_else(ended)
             },
         )
@@ -260,6 +260,7 @@ impl RankThread {
                 } else if self.size > 1 && !matches!(error, Error::Suspended { .. }) {
                     // Other ranks may have enqueued it. Their next operation is then not the next one here.
                     let reason = format!("rank {} has not enqueued it, and other ranks may have: {error}", self.rank);
+                    let reason = error::Reason::because(reason, error).of_rank(self.rank);
                     alarm(&Error::Aborted { operation: task.meta().operation, reason });
                 }
             }
@@ -318,7 +319,7 @@ impl RankThread {
 }
 
 fn nothing() -> Error {
-    Error::Aborted { operation: "World", reason: "the generation has ended".to_owned() }
+    Error::Aborted { operation: "World", reason: "the generation has ended".into() }
 }
 
 /// Whether a communicator has ended, or was revoked. A request may suspend one, and another request resume it.

@@ -109,7 +109,7 @@ fn finish(
 }
 
 fn closed(operation: &'static str) -> Error {
-    Error::Aborted { operation, reason: "the world was shut down".to_owned() }
+    Error::Aborted { operation, reason: "the world was shut down".into() }
 }
 
 /// Lets what was submitted be done.

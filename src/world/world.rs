@@ -301,7 +301,7 @@ impl World {
             return;
         }
         if let Some(now) = self.core.now() {
-            self.core.fail(&now, &Error::Aborted { operation: "World::fail", reason: reason.to_owned() });
+            self.core.fail(&now, &Error::Aborted { operation: "World::fail", reason: reason.into() });
         }
     }
 

@@ -1,7 +1,7 @@
 //! What has ended a communicator, as a program can match on it; and what NCCL writes to its log of it.
 
 use gpucomm::nccl::{Config, InitOptions, error_string};
-use gpucomm::{Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, ErrorKind, InPlace, ReduceOp, Result, Stream};
 
 use crate::support::process::{Role, spawn, spawn_all};
 use crate::support::{Rig, assert_names, places, rank_counts, skip, slower, watched};
@@ -39,12 +39,114 @@ fn cause_of(clique: &Clique) -> Error {
     }
     if let Error::Aborted { reason, .. } = &later {
         let told = match &causes[0] {
-            Error::Aborted { reason, .. } => reason.clone(),
+            Error::Aborted { reason, .. } => reason.to_string(),
             cause => cause.to_string(),
         };
         assert!(reason.contains(&told), "{told}: {later}");
     }
     causes.into_iter().next().expect("a rank")
+}
+
+/// The first cause of `error`: where its sources lead to.
+fn first_of(error: &Error) -> &Error {
+    let all = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    all.last().and_then(|first| first.downcast_ref()).expect("an error of this crate")
+}
+
+/// Ranks `0..` of a clique that has ended all say so with the first cause, of which `rank` is.
+fn lead_to_the_cause(clique: &Clique, rank: usize) -> Error {
+    let first = cause_of(clique);
+    assert!(std::error::Error::source(&first).is_none(), "{first:?}");
+    for comm in clique.ranks() {
+        let stream = Stream::new(comm.device()).unwrap();
+        let later = step(comm, &stream).expect_err("it has ended");
+        assert_eq!((later.kind(), later.operation()), (ErrorKind::Aborted, "all_reduce"), "{later:?}");
+        assert_eq!((later.rank(), first.rank()), (Some(rank), Some(rank)), "{later:?}");
+        assert_eq!(first_of(&later), &first);
+        assert!(std::error::Error::source(&later).is_some(), "{later:?}");
+    }
+    first
+}
+
+#[test]
+fn later_errors_lead_to_an_abort() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let rig = Rig::unconnected(ranks);
+            let _ = rig.clique.rank(ranks - 1).aborter().abort("the cause of the test");
+            let first = lead_to_the_cause(&rig.clique, ranks - 1);
+            assert_eq!((first.kind(), first.operation(), first.peer()), (ErrorKind::Aborted, "abort", None));
+        }
+    });
+}
+
+#[test]
+fn later_errors_lead_to_a_panic() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::unconnected(ranks);
+            let program = |comm: &Communicator| -> Result<()> {
+                assert_ne!(comm.rank(), 1, "on purpose");
+                step(comm, &Stream::new(comm.device())?)
+            };
+            let run = std::panic::AssertUnwindSafe(|| rig.clique.spmd(program));
+            std::panic::catch_unwind(run).expect_err("a rank has panicked");
+            let first = lead_to_the_cause(&rig.clique, 1);
+            assert_names(&first, &["rank 1 panicked", "on purpose"]);
+        }
+    });
+}
+
+#[test]
+fn later_errors_lead_to_an_error_that_a_rank_returns() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::unconnected(ranks);
+            let own = || Error::InvalidUsage { operation: "the test", reason: "on purpose".into() };
+            let program = |comm: &Communicator| match comm.rank() {
+                1 => Err(own()),
+                _ => step(comm, &Stream::new(comm.device())?),
+            };
+            let returned = rig.clique.spmd(program).expect_err("a rank has failed");
+            assert_eq!((returned.kind(), returned.operation()), (ErrorKind::InvalidUsage, "the test"));
+            let stream = Stream::new(rig.clique.rank(0).device()).unwrap();
+            let later = step(rig.clique.rank(0), &stream).expect_err("it has ended");
+            assert_eq!((later.kind(), later.operation(), later.rank()), (ErrorKind::Aborted, "all_reduce", Some(1)));
+            assert_eq!(first_of(&later), &own());
+        }
+    });
+}
+
+#[test]
+fn later_errors_lead_to_a_timeout() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let rig = Rig::unconnected(ranks);
+            let (comm, stream) = (rig.clique.rank(0), Stream::new(rig.clique.rank(0).device()).unwrap());
+            comm.set_timeout(slower(1.0));
+            let late = step(comm, &stream).expect_err("nobody has come");
+            assert_eq!((late.kind(), late.rank()), (ErrorKind::Timeout, Some(0)), "{late:?}");
+            let first = lead_to_the_cause(&rig.clique, 0);
+            assert_eq!((first.kind(), first.rank()), (ErrorKind::Timeout, Some(0)), "{first:?}");
+        }
+    });
+}
+
+/// A wait for a message names both ends.
+#[test]
+fn a_timeout_has_the_ranks_of_a_message() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 3]) {
+            let rig = Rig::new(ranks);
+            let comm = rig.clique.rank(0);
+            let stream = Stream::new(comm.device()).unwrap();
+            let mut x = DeviceBuffer::<i32>::zeroed(&stream, 3).unwrap();
+            comm.recv(&mut x, 1, &stream).unwrap();
+            let late = stream.wait(slower(1.0)).expect_err("nobody sends");
+            assert_eq!((late.kind(), late.rank(), late.peer()), (ErrorKind::Timeout, Some(0), Some(1)), "{late:?}");
+            let _ = rig.clique.abort("enough");
+        }
+    });
 }
 
 #[test]
@@ -119,7 +221,10 @@ fn fails() {
     assert!(failed.is_err());
     let cause = cause_of(&rig.clique);
     let Error::Nccl { operation: "ncclCommGetAsyncError", code, message, last } = &cause else { panic!("{cause:?}") };
-    assert!(*code > 0 && *message == error_string(gpucomm::sys::ncclResult_t(*code as u32)), "{cause:?}");
+    assert!(
+        *code > 0 && *message == error_string(gpucomm::sys::ncclResult_t(*code as u32)),
+        "{cause:?}"
+    );
     let last = last.as_deref().expect("NCCL has a text");
     assert!(last.contains("injected by GPUCOMM_EMULATOR_FAULTS") && !last.contains("so before"), "{cause:?}");
 }

@@ -100,7 +100,7 @@ fn errors_of_programs_name_their_rank() {
                             let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 5])?;
                             match what {
                                 0 => comm.broadcast(InPlace(&mut x), 77, stream)?,
-                                1 => return Err(Error::Aborted { operation: "test", reason: String::from("enough") }),
+                                1 => return Err(Error::Aborted { operation: "test", reason: "enough".into() }),
                                 2 => drop(DeviceBuffer::<u8>::zeroed(stream, usize::MAX / 2)?),
                                 _ => drop(Clique::init_all(&[])?),
                             }

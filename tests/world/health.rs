@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpucomm::world::{Members, Op, Phase, Reason, Rebuild, WhileDown, WorldOptions, requests};
-use gpucomm::{Error, InPlace};
+use gpucomm::{Error, ErrorKind, InPlace};
 
 use super::block_on::block_on;
 use super::support::{eventually, on, slower, values, world};
@@ -87,6 +87,21 @@ fn by_itself() {
         world.barrier().wait().unwrap();
     }
     assert_eq!(world.metrics().rebuilt, 3);
+}
+
+/// What a request is refused with leads to what has ended the generation.
+#[test]
+fn refusals_lead_to_the_cause() {
+    let world = world(2, WorldOptions::default());
+    world.fail("a test");
+    let failed = world.rank(0).unwrap().submit(requests::barrier()).wait().unwrap_err();
+    let error = std::error::Error::source(&failed).and_then(|error| error.downcast_ref()).expect("its error");
+    assert_eq!(&failed.error, error);
+    assert_eq!((error.kind(), error.operation()), (ErrorKind::Aborted, "barrier"), "{error:?}");
+    let first = std::error::Error::source(error).and_then(|first| first.downcast_ref::<Error>()).expect("a cause");
+    assert_eq!((first.kind(), first.operation()), (ErrorKind::Aborted, "World::fail"), "{first:?}");
+    assert_eq!(Some(first), world.health().cause.as_ref());
+    assert!(std::error::Error::source(first).is_none(), "{first:?}");
 }
 
 /// Work that is late ends the generation, and everybody is told.

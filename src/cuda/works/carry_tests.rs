@@ -51,7 +51,7 @@ impl Worker for Sickness {
 }
 
 fn aborted() -> Error {
-    Error::Aborted { operation: "test", reason: String::from("it was asked for") }
+    Error::Aborted { operation: "test", reason: "it was asked for".into() }
 }
 
 /// A communicator.

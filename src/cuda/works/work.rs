@@ -269,7 +269,7 @@ impl Origin {
             // It wrote down its end before it went.
             None if work.is_closed() => return Ok(()),
             None => {
-                let gone = Error::Aborted { operation, reason: String::from("its communicator is gone") };
+                let gone = Error::Aborted { operation, reason: "its communicator is gone".into() };
                 return Err(work.fate.failure().map_or(gone, |error| work.tell(error, operation)));
             }
         }

@@ -114,7 +114,7 @@ fn a_failure_is_told_when_nobody_writes_any_more() {
     carry::operation((&work, 8), None, Some(written), stream.history(), || Form::Whole);
     x.copy_to_pinned(&stream, &mut pinned).unwrap();
     let event = stream.record().unwrap();
-    fate.fail(Error::Aborted { operation: "test", reason: String::from("it was asked for") });
+    fate.fail(Error::Aborted { operation: "test", reason: "it was asked for".into() });
 
     let told = |what: &dyn Fn() -> Result<()>, is: bool| {
         // A stream that has not come so far yet is waited for first.

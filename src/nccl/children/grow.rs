@@ -57,7 +57,7 @@ impl Host {
             Some(inner) if inner.is_suspended() => None,
             Some(inner) if open.begun => inner.ended_error(operation),
             Some(inner) => inner.refusal(operation),
-            None => Some(Error::Aborted { operation, reason: dropped() }),
+            None => Some(Error::Aborted { operation, reason: dropped().into() }),
         }
     }
 }

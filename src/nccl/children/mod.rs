@@ -34,7 +34,7 @@ fn failed(members: &[&Inner], operation: &'static str, interruptible: bool, erro
     if let Some(refusal) = refusal {
         // NCCL's parent keeps what the interrupted call has counted and sent. A later call would take it for its own.
         let reason = format!("NCCL was inside {operation} when it was revoked, after which nothing can be made of it");
-        let cause = Error::Aborted { operation, reason };
+        let cause = Error::Aborted { operation, reason: reason.into() };
         announce(&cause);
         start_abort(&Inner::cliques_of(members), &cause);
         return refusal;

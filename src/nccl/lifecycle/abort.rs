@@ -127,7 +127,7 @@ pub(crate) fn abort_clique(inner: &Inner, cause: &Error) {
 /// Aborts ranks that were revoked, and that `operation` ends: NCCL does not finalize those.
 pub(crate) fn abort_revoked(revoked: &[Arc<Inner>], operation: &'static str) {
     if !revoked.is_empty() {
-        let reason = "it was revoked, and closed or dropped then".to_owned();
+        let reason = "it was revoked, and closed or dropped then".into();
         let cause = Error::Aborted { operation, reason };
         // Ranks of other processes that have not revoked it may wait for these.
         revoked.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &cause));

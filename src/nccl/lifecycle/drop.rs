@@ -106,7 +106,7 @@ pub(crate) fn drop_all(members: &[Arc<Inner>]) {
         let given_up = streams.iter().filter_map(Stream::given_up).find(|error| error.waited() >= for_work);
         let (by, reason) = why_dropped(&active);
         let by = if given_up.is_some() { AbortedBy::Call } else { by };
-        let cause = given_up.unwrap_or(Error::Aborted { operation: DROP, reason });
+        let cause = given_up.unwrap_or(Error::Aborted { operation: DROP, reason: reason.into() });
         streams.iter().for_each(|stream| stream.give_up_all_after(for_work, None));
         let end = if is_late { Deadline::after(for_end) } else { Deadline::since(wait.start, whole) };
         let cliques = Inner::cliques_of(&active);

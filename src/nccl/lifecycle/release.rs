@@ -32,7 +32,7 @@ pub(crate) fn abort_one(inner: &Arc<Inner>) {
 /// Ends the graphs that hold operations of `inner`, whose gate is shut and empty: NCCL would wait
 /// for that. It does not wait for launches that are under way.
 pub(super) fn end_graphs(inner: &Inner) {
-    let closed = || Error::Aborted { operation: "close", reason: "its communicator was closed or dropped".to_owned() };
+    let closed = || Error::Aborted { operation: "close", reason: "its communicator was closed or dropped".into() };
     inner.graphs.end(&inner.cause().cloned().unwrap_or_else(closed));
 }
 

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cuda::now;
-use crate::error::Error;
+use crate::error::{Error, Reason};
 use crate::panicked;
 
 /// A note that a thread began to end communicators.
@@ -62,6 +62,8 @@ pub(crate) struct Failure {
     waited: Duration,
     /// Describes the failure for the other ranks.
     text: String,
+    /// The error, if it is one of this crate.
+    cause: Option<Error>,
     what: What,
 }
 
@@ -88,7 +90,7 @@ impl Failure {
         let text = format!("rank {rank} returned an error{said}");
         let differs = brought.and_then(differs);
         let waited = brought.map_or(Duration::ZERO, Error::waited);
-        Self { rank, since, is_victim, differs, waited, text, what: What::Error(rank) }
+        Self { rank, since, is_victim, differs, waited, text, cause: known.cloned(), what: What::Error(rank) }
     }
 
     /// `rank` has panicked, on this thread.
@@ -99,7 +101,16 @@ impl Failure {
         let since = taken().filter(is_it).map_or_else(now, |begun| begun.since);
         let what = panicked::said(&*payload);
         let text = what.map_or_else(|| format!("rank {rank} panicked"), |what| format!("rank {rank} panicked: {what}"));
-        Self { rank, since, is_victim: false, differs: None, waited: Duration::ZERO, text, what: What::Panic(payload) }
+        Self {
+            rank,
+            since,
+            is_victim: false,
+            differs: None,
+            waited: Duration::ZERO,
+            text,
+            cause: None,
+            what: What::Panic(payload),
+        }
     }
 
     /// For how long the rank has waited in vain.
@@ -107,9 +118,14 @@ impl Failure {
         self.waited
     }
 
-    /// Describes the failure for the other ranks.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
+    /// The reason for which the other ranks end.
+    pub(crate) fn reason(&self) -> Reason {
+        let text = self.text.clone();
+        let reason = match &self.cause {
+            Some(cause) => Reason::because(text, cause.clone()),
+            None => text.into(),
+        };
+        reason.of_rank(self.rank)
     }
 
     /// What comes out of the program.
@@ -178,7 +194,7 @@ mod tests {
     }
 
     fn abort(reason: &str) -> Error {
-        Error::Aborted { operation: "the test", reason: reason.to_owned() }
+        Error::Aborted { operation: "the test", reason: reason.into() }
     }
 
     fn told(at: usize) -> Failure {
@@ -287,6 +303,6 @@ mod tests {
         let (expected, got) = (String::from("this"), String::from("that"));
         let differs = Verdict::new(1, 0, expected, got).error("the test");
         assert_eq!(blamed(vec![own(0, Some(&differs)), own(1, Some(&differs))]), Some(1));
-        assert_eq!(own(3, None).text(), "rank 3 returned an error of its own");
+        assert_eq!(&*own(3, None).reason(), "rank 3 returned an error of its own");
     }
 }

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use crate::error::Reason;
 use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::rank::inner::Inner;
 
@@ -27,7 +28,7 @@ pub(crate) struct Scope {
 struct Made {
     communicators: Vec<Weak<Inner>>,
     /// Why the program has failed.
-    failed: Option<String>,
+    failed: Option<Reason>,
 }
 
 impl Scope {
@@ -53,7 +54,7 @@ impl Scope {
     }
 
     /// Why communicators that are being started must not go on: the program has failed.
-    pub(crate) fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<Reason> {
         self.with_outer().find_map(|scope| scope.made().failed.clone())
     }
 
@@ -68,9 +69,9 @@ impl Scope {
 
     /// Notes that the program has failed. Returns the ranks that must end with it. No more can
     /// join.
-    pub(crate) fn fail(&self, reason: &str) -> Vec<Arc<Inner>> {
+    pub(crate) fn fail(&self, reason: &Reason) -> Vec<Arc<Inner>> {
         let mut made = self.made();
-        made.failed.get_or_insert_with(|| reason.to_owned());
+        made.failed.get_or_insert_with(|| reason.clone());
         made.communicators.drain(..).filter_map(|inner| inner.upgrade()).collect()
     }
 }

@@ -207,11 +207,11 @@ impl StateMachine {
         match self.state() {
             State::Active => None,
             State::Closing | State::Closed => {
-                Some(Error::Aborted { operation, reason: format!("it was closed {}", ago()) })
+                Some(Error::Aborted { operation, reason: format!("it was closed {}", ago()).into() })
             }
             State::Suspended => {
                 let (reason, since) = self.suspended.lock().clone()?;
-                let error = Error::Suspended { operation, reason };
+                let error = Error::Suspended { operation, reason: reason.into() };
                 Some(error.noted(self::ago(since.elapsed())))
             }
             State::Revoked | State::Aborting | State::Aborted => Some(match self.cause() {
@@ -219,7 +219,7 @@ impl StateMachine {
                     error @ (Error::Revoked { .. } | Error::Aborted { .. }) => error.noted(ago()),
                     error => error,
                 },
-                None => Error::Aborted { operation, reason: ago() },
+                None => Error::Aborted { operation, reason: ago().into() },
             }),
         }
     }

@@ -136,7 +136,7 @@ impl Ending {
     pub(crate) fn error(&self, operation: &'static str) -> Error {
         match self {
             Self::Disagreement(verdict) => verdict.error(operation),
-            Self::Aborted(reason) => Error::Aborted { operation, reason: reason.clone() },
+            Self::Aborted(reason) => Error::Aborted { operation, reason: reason.clone().into() },
         }
     }
 

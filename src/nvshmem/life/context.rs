@@ -265,7 +265,7 @@ impl Drop for Context {
         if self.inner.is_finalized() {
             return;
         }
-        let reason = "it was dropped without Context::finalize".to_owned();
+        let reason = "it was dropped without Context::finalize".into();
         self.inner.lose(&Error::Aborted { operation: "Context", reason });
         once::spoilt();
     }

@@ -17,7 +17,7 @@ use super::status::Status;
 use super::teams::Teams;
 use crate::cuda::{Device, Stream};
 use crate::deadline::Deadline;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
 use crate::lock::Mutex;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::watchdog::Watchdog;
@@ -149,8 +149,8 @@ impl Inner {
     fn why(&self, operation: &'static str) -> Error {
         let why = self.why.lock();
         let reason = match &*why {
-            Some(error) => format!("the context is lost: {error}"),
-            None => "the context has been finalized".to_owned(),
+            Some(error) => Reason::because(format!("the context is lost: {error}"), error.clone()),
+            None => "the context has been finalized".into(),
         };
         Error::Aborted { operation, reason }
     }

@@ -122,6 +122,12 @@ impl WaitState {
         self.place.map_or_else(|| "a PE without a number".to_owned(), |(pe, n_pes)| format!("PE {pe} of {n_pes}"))
     }
 
+    /// The numbers of this PE, if it has one, and of the other one that a call awaits, if it is one only.
+    pub(super) fn between(&self, awaited: &Awaited) -> (Option<usize>, Option<usize>) {
+        let others = self.others_of(awaited);
+        (self.place.map(|(pe, _)| pe), if let [one] = others[..] { Some(one) } else { None })
+    }
+
     /// The PEs that must come to a call, or may.
     pub(super) fn pes(&self, awaited: &Awaited) -> Vec<usize> {
         match awaited {

@@ -87,7 +87,8 @@ impl Waiting<'_> {
         detail.push('.');
         self.shared.others(&mut detail, self.awaited, None, deadline.remaining());
         self.shared.now().gave_up = Some(Instant::now());
-        Error::Timeout { operation, timeout, detail: detail.trim_end_matches('.').to_owned(), rank, peer }
+        let late = Error::Timeout { operation, timeout, detail: detail.trim_end_matches('.').to_owned(), rank, peer };
+        late.between(self.shared.between(self.awaited))
     }
 }
 

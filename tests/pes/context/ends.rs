@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use gpucomm::nvshmem::{Comparison, Context, Pe, Status, TeamConfig, TeamPe};
-use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream};
+use gpucomm::{Device, DeviceBuffer, Error, ErrorKind, PinnedBuffer, Stream};
 
 use crate::support::gate::Gate;
 use crate::support::{Fate, Hooked, SIZES, Seat, Theirs, as_pes, errors, given_up_busy, skip, slower, with_contexts};
@@ -160,6 +160,14 @@ fn one_that_does_not_come() {
         let lost = ctx.reclaim().expect_err("it is lost");
         assert!(matches!(lost, Error::Aborted { .. }), "{lost:?}");
         errors::names(&lost, &["the context is lost"]);
+        let peer = if seat.n_pes == 2 { Some(0) } else { None };
+        let numbers = (Some(seat.pe), peer);
+        assert_eq!((error.kind(), error.operation()), (ErrorKind::Timeout, "Context::alloc"), "{error:?}");
+        assert_eq!((error.rank(), error.peer()), numbers, "{error:?}");
+        assert_eq!((lost.kind(), lost.operation()), (ErrorKind::Aborted, "Context::reclaim"), "{lost:?}");
+        assert_eq!((lost.rank(), lost.peer()), numbers, "{lost:?}");
+        let first = std::error::Error::source(&lost).expect("what it was lost by");
+        assert!(first.source().is_none() && first.downcast_ref() == Some(&error), "{first:?}");
         seat.meet();
         leave(ctx);
     });

@@ -115,7 +115,7 @@ impl OverExchange {
     }
 
     pub(super) fn exchange(&self, operation: &'static str) -> Result<Exchange> {
-        let ended = || Error::Aborted { operation, reason: "it has ended, and left the exchange".to_owned() };
+        let ended = || Error::Aborted { operation, reason: "it has ended, and left the exchange".into() };
         self.exchange.lock().clone().ok_or_else(ended)
     }
 
