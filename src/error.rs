@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::codes::{CudaCode, NcclCode, NvshmemCode};
 use crate::error_kind::ErrorKind;
 use crate::refusal::Refusal;
 
@@ -58,8 +59,8 @@ pub enum Error {
     Cuda {
         /// The C function.
         operation: &'static str,
-        /// The `cudaError_t` as a number.
-        code: i32,
+        /// The `cudaError_t`.
+        code: CudaCode,
         /// Its name, such as `cudaErrorIllegalAddress`.
         name: String,
         /// What `cudaGetErrorString` says.
@@ -75,8 +76,8 @@ pub enum Error {
         operation: &'static str,
         /// The ordinal of the device.
         device: i32,
-        /// The `cudaError_t` as a number.
-        code: i32,
+        /// The `cudaError_t`.
+        code: CudaCode,
         /// Its name, such as `cudaErrorIllegalAddress`.
         name: String,
         /// What `cudaGetErrorString` says.
@@ -87,8 +88,8 @@ pub enum Error {
     Nccl {
         /// The C function.
         operation: &'static str,
-        /// The `ncclResult_t` as a number.
-        code: i32,
+        /// The `ncclResult_t`.
+        code: NcclCode,
         /// What `ncclGetErrorString` says.
         message: String,
         /// What `ncclGetLastError` said just then: the last warning that NCCL has written to its log, whatever `NCCL_DEBUG` says. It keeps
@@ -102,7 +103,7 @@ pub enum Error {
         /// The C function.
         operation: &'static str,
         /// What it returned.
-        code: i32,
+        code: NvshmemCode,
         /// What that means.
         message: String,
     },
@@ -140,7 +141,7 @@ pub enum Error {
     },
 
     /// The operation was not done within its deadline. Where that has ended a communicator, others are told by
-    /// [`Error::Aborted`], with this as the reason.
+    /// [`Error::Aborted`], with this as the source.
     Timeout {
         /// The method.
         operation: &'static str,

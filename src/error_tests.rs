@@ -9,7 +9,7 @@ fn debug_is_one_line() {
     let want = "all_reduce: recv: expected at least 2 elements, got 1 elements [InvalidArgument]";
     assert_eq!((format!("{error:?}"), format!("{error:#?}")), (want.to_owned(), want.to_owned()));
     let last = Some("Bootstrap:\n  connection refused\n\n".to_owned());
-    let error = Error::Nccl { operation: "ncclAllReduce", code: 2, message: "system error".into(), last };
+    let error = Error::Nccl { operation: "ncclAllReduce", code: NcclCode(2), message: "system error".into(), last };
     let want = "ncclAllReduce: NCCL error 2 (system error): Bootstrap:; connection refused [Nccl]";
     assert_eq!(format!("{error:?}"), want);
 }

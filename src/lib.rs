@@ -57,6 +57,7 @@ mod backend;
 mod callbacks;
 #[cfg(feature = "nccl")]
 mod clock;
+mod codes;
 pub mod cuda;
 mod deadline;
 mod element;
@@ -89,6 +90,7 @@ pub use backend::{Backend, backend, emulator_violations};
 #[cfg(feature = "bytemuck")]
 #[doc(hidden)]
 pub use bytemuck;
+pub use codes::{CudaCode, NcclCode, NvshmemCode};
 pub use cuda::{Device, DeviceBuffer, Event, Graph, PinnedBuffer, Stream};
 pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind, Reduce};

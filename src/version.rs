@@ -149,7 +149,7 @@ pub(crate) fn running_nccl() -> Result<Version> {
     if result != sys::ncclResult_t::ncclSuccess {
         return Err(Error::Nccl {
             operation: "ncclGetVersion",
-            code: result.0 as i32,
+            code: crate::codes::NcclCode(result.0 as i32),
             message: "the version cannot be read".into(),
             last: None,
         });
@@ -165,7 +165,7 @@ pub(crate) fn running_cuda() -> Result<Version> {
     if error != sys::cudaError::cudaSuccess {
         return Err(Error::Cuda {
             operation: "cudaRuntimeGetVersion",
-            code: error.0 as i32,
+            code: crate::codes::CudaCode(error.0 as i32),
             name: "unknown".into(),
             message: "the version cannot be read".into(),
         });

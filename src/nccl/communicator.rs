@@ -187,7 +187,7 @@ impl Communicator {
     /// What has ended it, as it came first: the [`Error::Nccl`](crate::Error::Nccl) of an asynchronous error, with its code, or of a call that
     /// failed, an [`Error::Timeout`](crate::Error::Timeout), an [`Error::Disagreement`](crate::Error::Disagreement), an
     /// [`Error::Aborted`](crate::Error::Aborted) with the reason that somebody gave, or an [`Error::Revoked`](crate::Error::Revoked); of all ranks
-    /// of this process the same. What later calls return tells of it in words. `None` while it is active or suspended, and of one that was
+    /// of this process the same. It is the [`source`](std::error::Error::source) of what later calls return. `None` while it is active or suspended, and of one that was
     /// closed.
     ///
     /// ```

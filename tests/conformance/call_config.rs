@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gpucomm::nccl::{CallConfig, Configured, CtaPolicy};
 use gpucomm::version::Version;
-use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, group, sys};
+use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, NcclCode, ReduceOp, Result, Stream, group, sys};
 
 use crate::support::each_version::{child as run_role, each_version};
 use crate::support::{Rig, assert_argument, assert_names, watched};
@@ -227,7 +227,7 @@ fn algorithms(ranks: usize) {
         comm.configured(&none).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
     });
     let error = error.unwrap_err();
-    assert!(matches!(error, Error::Nccl { operation: "ncclAllReduceConfig", code: 4, .. }), "{error:?}");
+    assert!(matches!(error, Error::Nccl { operation: "ncclAllReduceConfig", code: NcclCode(4), .. }), "{error:?}");
 }
 
 /// An event of the user's, which is recorded with the launch.

@@ -1,7 +1,7 @@
 //! What has ended a communicator, as a program can match on it; and what NCCL writes to its log of it.
 
 use gpucomm::nccl::{Config, InitOptions, error_string};
-use gpucomm::{Clique, Communicator, DeviceBuffer, Error, ErrorKind, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, ErrorKind, InPlace, NcclCode, ReduceOp, Result, Stream};
 
 use crate::support::process::{Role, spawn, spawn_all};
 use crate::support::{Rig, assert_names, places, rank_counts, skip, slower, watched};
@@ -222,7 +222,7 @@ fn fails() {
     let cause = cause_of(&rig.clique);
     let Error::Nccl { operation: "ncclCommGetAsyncError", code, message, last } = &cause else { panic!("{cause:?}") };
     assert!(
-        *code > 0 && *message == error_string(gpucomm::sys::ncclResult_t(*code as u32)),
+        code.as_raw() > 0 && *message == error_string(gpucomm::sys::ncclResult_t(code.as_raw() as u32)),
         "{cause:?}"
     );
     let last = last.as_deref().expect("NCCL has a text");
@@ -253,7 +253,7 @@ fn refused(ranks: usize, most: i32) -> String {
     let devices = &places()[..ranks];
     let error = Clique::init_all_with(devices, &options).map(drop).expect_err("it is refused");
     let text = error.to_string();
-    let Error::Nccl { operation: "ncclCommInitRankConfig", code: 4, last: Some(last), .. } = error else {
+    let Error::Nccl { operation: "ncclCommInitRankConfig", code: NcclCode(4), last: Some(last), .. } = error else {
         panic!("{error:?}")
     };
     assert!(text.contains(&last), "{text}");

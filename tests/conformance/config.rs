@@ -10,7 +10,7 @@ use gpucomm::nccl::HostCft;
 use gpucomm::nccl::NvlsHost;
 use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::version::Version;
-use gpucomm::{Clique, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Clique, DeviceBuffer, Error, InPlace, NcclCode, ReduceOp, Result, Stream};
 
 use crate::support::each_version::{child as run_role, each_version};
 use crate::support::{assert_argument, assert_names, places, watched};
@@ -170,7 +170,7 @@ fn alone(ranks: usize) {
     match gpucomm::nccl::version().unwrap() {
         version if version < Version::new(2, 31, 0) => {
             let error = made.expect_err("the bug that is gone around is not there");
-            assert!(matches!(error, Error::Nccl { code: 4, .. }), "{error:?}");
+            assert!(matches!(error, Error::Nccl { code: NcclCode(4), .. }), "{error:?}");
         }
         _ => made.unwrap(),
     }

@@ -1,8 +1,8 @@
 //! Devices that cannot add numbers of eight bits, and a rank that cannot multiply them: who asks is told at once, and what only moves goes on.
 
 use gpucomm::{
-    Backend, Communicator, Device, DeviceBuffer, Error, F8E4M3, F8E5M2, InPlace, Reduce, ReduceOp, Result, Stream,
-    UniqueId, group,
+    Backend, Communicator, Device, DeviceBuffer, Error, F8E4M3, F8E5M2, InPlace, NcclCode, Reduce, ReduceOp, Result,
+    Stream, UniqueId, group,
 };
 
 use crate::support::process::{Role, spawn};
@@ -88,7 +88,7 @@ fn apart(comm: Communicator) {
     let error = comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).expect_err("one of the devices is too old");
     match &error {
         Error::Unsupported { .. } if old => assert_names(&error, &["all_reduce", "f8e4m3", "got 8.6"]),
-        Error::Nccl { code: 4, .. } if !old => assert_names(&error, &["ncclAllReduce", "sm90"]),
+        Error::Nccl { code: NcclCode(4), .. } if !old => assert_names(&error, &["ncclAllReduce", "sm90"]),
         other => panic!("{other:?}"),
     }
     assert_eq!(comm.is_active(), old);

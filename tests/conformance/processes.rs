@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use gpucomm::{Backend, Device, DeviceBuffer, Error, InPlace, Layout, ReduceOp, Result, Stream, UniqueId, group};
+use gpucomm::{
+    Backend, Device, DeviceBuffer, Error, InPlace, Layout, NcclCode, ReduceOp, Result, Stream, UniqueId, group,
+};
 
 use crate::support::process::{Child, Role, all_succeed, spawn, spawn_all};
 use crate::support::reference::{check, reduce};
@@ -132,7 +134,7 @@ fn every_operation_with_one_visible_device_each() {
 fn on_one_device(role: Role) -> Result<()> {
     let error = role.join().expect_err("two ranks on one device");
     // ncclInvalidUsage
-    assert!(matches!(error, Error::Nccl { code: 5, .. }), "{error:?}");
+    assert!(matches!(error, Error::Nccl { code: NcclCode(5), .. }), "{error:?}");
     if gpucomm::backend() == Backend::Emulator {
         assert!(error.to_string().contains("Duplicate GPU detected: rank 0 and rank 1"), "{error}");
     }

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::mpsc::channel;
 
 use gpucomm::cuda::{Lent, LentMut, LentStream};
-use gpucomm::{Backend, Device, DeviceBuffer, Error, PinnedBuffer, Stream, sys};
+use gpucomm::{Backend, CudaCode, Device, DeviceBuffer, Error, PinnedBuffer, Stream, sys};
 
 use crate::kernel::Kernel;
 use crate::{Gate, LONG, device, random, samples, stream, two_devices};
@@ -162,7 +162,7 @@ fn an_error_that_is_left_behind_is_told() {
         })
         .unwrap_err();
     assert!(
-        matches!(&error, Error::Cuda { operation: "Stream::launch_many", code: 101, name, .. } if name == "cudaErrorInvalidDevice"),
+        matches!(&error, Error::Cuda { operation: "Stream::launch_many", code: CudaCode(101), name, .. } if name == "cudaErrorInvalidDevice"),
         "{error:?}"
     );
     // What was enqueued counts all the same, and the error was told once.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use gpucomm::cuda::Slice;
 use gpucomm::cuda::cudarc::SharedStream;
-use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Clique, CudaCode, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream};
 
 /// A context, two streams of it, and these as this crate has them.
 fn two_streams() -> (Arc<CudaContext>, [Arc<CudaStream>; 2], [SharedStream; 2]) {
@@ -185,7 +185,7 @@ fn what_cudarc_could_tell_nobody_is_told() {
     let missed = cudarc::driver::sys::CUresult::CUDA_ERROR_NOT_PERMITTED;
     context.record_err::<()>(Err(cudarc::driver::DriverError(missed)));
     let error = shared[0].lend(&x, never).unwrap_err();
-    assert!(matches!(error, Error::Cuda { operation: "cudarc", code: 800, .. }), "{error}");
+    assert!(matches!(error, Error::Cuda { operation: "cudarc", code: CudaCode(800), .. }), "{error}");
     assert_eq!(shared[0].lend(&x, |x| x.to_vec(&shared[0])).unwrap(), [0.0; 4]);
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::codes::CudaCode;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -97,9 +98,9 @@ fn failure(operation: &'static str, device: Option<i32>, code: sys::cudaError) -
             let (number, name) = (code.0.cast_signed(), name_of(code));
             if is_final(number) {
                 let device = device.unwrap_or_else(current);
-                return Error::DeviceLost { operation, device, code: number, name, message };
+                return Error::DeviceLost { operation, device, code: CudaCode(number), name, message };
             }
-            Error::Cuda { operation, code: number, name, message }
+            Error::Cuda { operation, code: CudaCode(number), name, message }
         }
     }
 }

@@ -315,7 +315,7 @@ pub(crate) fn is_mapped(device: Device, address: usize) -> Result<bool> {
     match what_lies_at(device, std::ptr::without_provenance(address)) {
         Ok(found) => Ok(!matches!(found, Found::Unknown)),
         // Addresses that are reserved, with nothing behind them.
-        Err(Error::Cuda { code, .. }) if code == sys::cudaError::cudaErrorInvalidValue.0 as i32 => Ok(false),
+        Err(Error::Cuda { code, .. }) if code.as_raw() == sys::cudaError::cudaErrorInvalidValue.0 as i32 => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -195,6 +195,6 @@ mod tests {
             assert!(matches!(create(code, HandleTypes::FABRIC), Error::Unsupported { .. }), "{code}");
         }
         assert!(matches!(create(801, HandleTypes::FD), Error::Multicast { why: Refusal::NotSupported, .. }));
-        assert!(matches!(create(800, HandleTypes::FD), Error::Cuda { code: 800, .. }));
+        assert!(matches!(create(800, HandleTypes::FD), Error::Cuda { code: crate::CudaCode(800), .. }));
     }
 }

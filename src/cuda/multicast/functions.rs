@@ -157,7 +157,7 @@ mod tests {
             assert!(matches!(what(function, 800), Error::Unsupported { .. }));
         }
         for function in ["cuMulticastCreate", "cuMulticastAddDevice", "cuMulticastBindMem", "cuMemMap"] {
-            assert!(matches!(what(function, 800), Error::Cuda { code: 800, .. }), "{function}");
+            assert!(matches!(what(function, 800), Error::Cuda { code: crate::CudaCode(800), .. }), "{function}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::functions;
 use super::properties::{HandleTypes, Properties};
+use crate::codes::CudaCode;
 use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::thread::is_off_limits;
@@ -233,7 +234,7 @@ impl Drop for Physical {
 
 /// What it means that memory with these handles is not permitted.
 pub(super) fn no_fabric(error: Error, operation: &'static str, handles: HandleTypes) -> Error {
-    let refused = matches!(&error, Error::Cuda { code: 800 | 801, .. });
+    let refused = matches!(&error, Error::Cuda { code: CudaCode(800 | 801), .. });
     if refused && handles.contains(HandleTypes::FABRIC) {
         let needs = format!("a fabric that this process may use, for fabric handles: an IMEX channel ({error})");
         return Error::Unsupported { operation, needs };

@@ -43,7 +43,7 @@ pub(crate) fn of(operation: &'static str, inner: &Inner) -> Result<[u64; 4]> {
         Ok(values)
     })?;
     asked.map_err(|error| match error {
-        Error::Nccl { code, .. } if code == sys::ncclResult_t::ncclInvalidUsage.0 as i32 => {
+        Error::Nccl { code, .. } if code.as_raw() == sys::ncclResult_t::ncclInvalidUsage.0 as i32 => {
             let needs = "the memory manager of NCCL, which NCCL_DISABLE_MEM_MANAGER turns off".to_owned();
             Error::Unsupported { operation, needs }
         }

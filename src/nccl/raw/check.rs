@@ -1,6 +1,7 @@
 //! Results of NCCL calls as errors.
 
 use super::warnings::{copied, of_call};
+use crate::codes::NcclCode;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::sys;
@@ -20,13 +21,13 @@ pub(crate) fn check(operation: &'static str, result: sys::ncclResult_t) -> Resul
 /// The error for a code that is known to be one.
 #[cold]
 pub(crate) fn error(operation: &'static str, result: sys::ncclResult_t) -> Error {
-    Error::Nccl { operation, code: result.0 as i32, message: message(result), last: of_call() }
+    Error::Nccl { operation, code: NcclCode(result.0 as i32), message: message(result), last: of_call() }
 }
 
 /// The loss of one of `devices` that is behind an error of NCCL, which says no more than that a call of CUDA failed.
 pub(crate) fn lost(error: &Error, devices: impl IntoIterator<Item = Device>) -> Option<Error> {
     let Error::Nccl { code, .. } = error else { return None };
-    if *code != sys::ncclResult_t::ncclUnhandledCudaError.0 as i32 {
+    if code.as_raw() != sys::ncclResult_t::ncclUnhandledCudaError.0 as i32 {
         return None;
     }
     let lost = |device: Device| device.memory_info().err().filter(|error| matches!(error, Error::DeviceLost { .. }));

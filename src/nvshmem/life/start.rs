@@ -11,6 +11,7 @@ use super::context::Context;
 use super::launcher;
 use super::once::{self, Claimed, INIT};
 use super::unique_id::UniqueId;
+use crate::codes::NvshmemCode;
 use crate::cuda::{Address, Device, Quiet, Stream, memory_at, undisturbing};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -385,5 +386,5 @@ fn not_started(status: c_int) -> Error {
         }
         other => format!("status {other}, which is not known"),
     };
-    Error::Nvshmem { operation: "nvshmemx_init_status", code: status, message }
+    Error::Nvshmem { operation: "nvshmemx_init_status", code: NvshmemCode(status), message }
 }

@@ -1,5 +1,6 @@
 //! What the functions of NVSHMEM return.
 
+use crate::codes::NvshmemCode;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -21,5 +22,9 @@ pub(crate) fn error(operation: &'static str, code: i32) -> Error {
         sys::NVSHMEMX_ERROR_INTERNAL => "internal error",
         _ => "unknown",
     };
-    Error::Nvshmem { operation, code, message: format!("{message}; NVSHMEM_DEBUG=WARN in the environment says more") }
+    Error::Nvshmem {
+        operation,
+        code: NvshmemCode(code),
+        message: format!("{message}; NVSHMEM_DEBUG=WARN in the environment says more"),
+    }
 }

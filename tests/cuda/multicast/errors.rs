@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::cuda::multicast::{Multicast, Part, Properties, Refusal};
 use gpucomm::cuda::vmm::{self, HandleTypes, PhysicalMemory};
-use gpucomm::{DeviceBuffer, Error, Stream};
+use gpucomm::{CudaCode, DeviceBuffer, Error, Stream};
 
 use super::{GRAIN, complete, devices, emulated, mapped, raw};
 use crate::refused;
@@ -206,5 +206,5 @@ fn a_device_that_was_never_added() {
     let object = unsafe { Multicast::from_raw(raw, &properties, &[c]) }.unwrap();
     let memory = PhysicalMemory::new(c, GRAIN).unwrap();
     let error = object.bind(Part::memory(&memory)).unwrap_err();
-    assert!(matches!(error, Error::Cuda { operation: "cuMulticastBindMem", code: 101, .. }), "{error:?}");
+    assert!(matches!(error, Error::Cuda { operation: "cuMulticastBindMem", code: CudaCode(101), .. }), "{error:?}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpucomm::cuda::multicast::{Mapped, Multicast, Refusal};
 use gpucomm::cuda::vmm::PhysicalMemory;
-use gpucomm::{Error, Result};
+use gpucomm::{CudaCode, Error, Result};
 
 use super::{GRAIN, devices, emulated};
 use crate::child::child;
@@ -147,7 +147,7 @@ fn an_end_that_is_refused() {
         let free = || devices(2).into_iter().map(|device| device.memory_info().unwrap().free).collect::<Vec<_>>();
         let before = free();
         let error = all_steps().unwrap().close().unwrap_err();
-        assert!(matches!(error, Error::Cuda { operation: "cuMulticastUnbind", code: 1, .. }), "{error}");
+        assert!(matches!(error, Error::Cuda { operation: "cuMulticastUnbind", code: CudaCode(1), .. }), "{error}");
         let after = free();
         assert_eq!(before.iter().sum::<usize>() - after.iter().sum::<usize>(), GRAIN);
         assert_eq!(before.iter().zip(&after).filter(|(before, after)| before == after).count(), 1);

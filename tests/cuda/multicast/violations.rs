@@ -2,7 +2,7 @@
 
 use gpucomm::cuda::multicast::{McPtr, Part};
 use gpucomm::cuda::vmm::PhysicalMemory;
-use gpucomm::{DeviceBuffer, Error, Stream, emulator_violations, sys};
+use gpucomm::{CudaCode, DeviceBuffer, Error, Stream, emulator_violations, sys};
 
 use super::{GRAIN, complete, devices, emulated, fill, mapped, raw};
 use crate::Gate;
@@ -31,7 +31,7 @@ fn copy_from(stream: &Stream, from: &McPtr<'_, u8>, to: *mut std::ffi::c_void) {
         // SAFETY: as many bytes as both have; the emulator refuses it.
         unsafe { sys::cudaMemcpyAsync(to, from.as_raw(), 16, kind, stream.as_raw()) }
     });
-    assert!(matches!(copied, Err(Error::Cuda { code: 1, .. })), "{copied:?}");
+    assert!(matches!(copied, Err(Error::Cuda { code: CudaCode(1), .. })), "{copied:?}");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_write_where_nothing_is_bound() {
             // SAFETY: the emulator refuses it.
             unsafe { sys::cudaMemsetAsync(all.as_raw(), 2, all.len(), stream.as_raw()) }
         });
-        assert!(matches!(filled, Err(Error::Cuda { code: 1, .. })), "{filled:?}");
+        assert!(matches!(filled, Err(Error::Cuda { code: CudaCode(1), .. })), "{filled:?}");
         // Its own unbind would be one more: the process ends without.
         std::mem::forget(object);
     });

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use gpucomm::nvshmem::{Context, ContextBuilder, UniqueId};
-use gpucomm::{Backend, Error, sys};
+use gpucomm::{Backend, Error, NvshmemCode, sys};
 
 use super::works;
 use crate::support::{SIZES, Seat, as_pes, as_pes_with, errors};
@@ -126,7 +126,7 @@ fn that_are_wrong() {
     as_pes(&[1], |seat| {
         if gpucomm::backend() == Backend::Emulator {
             let error = start(builder(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut empty()).expect_err("no id");
-            assert!(matches!(error, Error::Nvshmem { code: 1, .. }), "{error:?}");
+            assert!(matches!(error, Error::Nvshmem { code: NvshmemCode(1), .. }), "{error:?}");
         }
     });
 }
@@ -139,7 +139,7 @@ fn of_a_pe_that_there_is_none() {
             let mut attr = with_id(seat, &id);
             attr.args.uid_args.myrank = 1;
             let error = start(builder(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut attr).expect_err("PE 1 of 1");
-            assert!(matches!(error, Error::Nvshmem { code: 1, .. }), "{error:?}");
+            assert!(matches!(error, Error::Nvshmem { code: NvshmemCode(1), .. }), "{error:?}");
         }
     });
 }
@@ -153,7 +153,7 @@ fn of_mpi() {
             let mut attr = empty();
             attr.mpi_comm = (&raw mut attr).cast();
             let error = start(builder(seat), WITH_MPI_COMM, &mut attr).expect_err("a communicator");
-            assert!(matches!(error, Error::Nvshmem { code: 3, .. }), "{error:?}");
+            assert!(matches!(error, Error::Nvshmem { code: NvshmemCode(3), .. }), "{error:?}");
         }
     });
 }

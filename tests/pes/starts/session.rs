@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use gpucomm::Error;
 use gpucomm::nvshmem::{Context, ContextBuilder};
+use gpucomm::{Error, NvshmemCode};
 
 use super::works;
 use crate::support::{SIZES, Seat, as_pes, as_pes_with, errors, slower};
@@ -153,7 +153,7 @@ fn the_session_of_the_library() {
 fn the_session_of_the_library_where_no_address_is() {
     as_pes_with(&[1], &[("NVSHMEM_BOOTSTRAP_UID_SESSION_ID", "no address")], |_| {
         let error = gpucomm::nvshmem::UniqueId::new().expect_err("no address");
-        assert!(matches!(error, Error::Nvshmem { code: 7, .. }), "{error:?}");
+        assert!(matches!(error, Error::Nvshmem { code: NvshmemCode(7), .. }), "{error:?}");
         errors::names(&error, &["nvshmemx_get_uniqueid"]);
     });
 }
