@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     clique.spmd(|comm| {
         let stream = Stream::new(comm.device())?;
         let mut x = DeviceBuffer::<f32>::zeroed(&stream, LEN)?;
-        let (input, output) = (PinnedBuffer::<f32>::new(LEN)?, PinnedBuffer::<f32>::new(LEN)?);
+        let (input, output) = (PinnedBuffer::<f32>::zeroed(LEN)?, PinnedBuffer::<f32>::zeroed(LEN)?);
         let mut moved = None;
         let mut graph = stream.capture(|stream| {
             let (input, mut output) = (stream.move_in(input)?, stream.move_in(output)?);

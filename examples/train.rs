@@ -115,7 +115,7 @@ struct Bucket<T: gpucomm::Reduce> {
 
 impl<T: gpucomm::Reduce> Bucket<T> {
     fn new(stream: &Stream, len: usize) -> Result<Self> {
-        Ok(Self { host: PinnedBuffer::new(len)?, device: DeviceBuffer::zeroed(stream, len)? })
+        Ok(Self { host: PinnedBuffer::zeroed(len)?, device: DeviceBuffer::zeroed(stream, len)? })
     }
 
     /// Sends them off, and has their sum come back.
@@ -153,7 +153,7 @@ impl Trainer {
         let wrong = |(h, (_, y)): (&Vec<f32>, &(Vec<f32>, f32))| (model.output(h) - y) / BATCH as f32;
         let wrong: Vec<f32> = hidden.iter().zip(&samples).map(wrong).collect();
 
-        let last = self.last.host.as_mut_slice()?;
+        let last = self.last.host.as_slice_mut()?;
         last.fill(0.0);
         for (h, wrong) in hidden.iter().zip(&wrong) {
             last.iter_mut().zip(h).for_each(|(gradient, h)| *gradient += wrong * h);
@@ -171,7 +171,7 @@ impl Trainer {
                 row[INPUTS] += back;
             }
         }
-        self.first.host.as_mut_slice()?.iter_mut().zip(&sums).for_each(|(to, sum)| *to = bf16::from_f32(*sum));
+        self.first.host.as_slice_mut()?.iter_mut().zip(&sums).for_each(|(to, sum)| *to = bf16::from_f32(*sum));
         self.first.reduce(&self.comm, &self.stream)?;
 
         self.stream.synchronize()?;

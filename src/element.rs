@@ -167,7 +167,7 @@ const MOST_ALIGNED: usize = 256;
 /// // SAFETY: bytes.
 /// unsafe impl Element for Page {}
 ///
-/// let pages = PinnedBuffer::<Page>::new(10);
+/// let pages = PinnedBuffer::<Page>::zeroed(10);
 /// ```
 ///
 /// # Safety

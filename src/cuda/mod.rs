@@ -114,7 +114,6 @@ pub use graphs::graph::Graph;
 pub use graphs::pinned::GraphPinned;
 #[cfg(feature = "nvshmem")]
 pub(crate) use memory::allocated::allocation::drop_deadline;
-#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::allocated::allocation::{Allocation, FreeHook, Freed};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::allocated::backing::Backing;
@@ -125,15 +124,10 @@ pub(crate) use memory::allocated::region::Region;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::basics::address::Address;
 pub use memory::basics::chunks::Chunks;
-#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::basics::chunks::Cut;
-#[cfg(feature = "nvshmem")]
-pub(crate) use memory::basics::range::or_panic;
-#[cfg(any(feature = "nvshmem", feature = "world"))]
-pub(crate) use memory::basics::range::resolve;
+pub(crate) use memory::basics::range::{or_panic, resolve};
 #[cfg(feature = "nvshmem")]
 pub(crate) use memory::basics::values;
-#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::bracket::LentUses;
 pub use memory::bracket::{Lend, Lent, LentMut};
 pub use memory::buffers::buffer::DeviceBuffer;
@@ -146,6 +140,8 @@ pub use memory::host::pinned::PinnedBuffer;
 pub use memory::host::slice::{AsPinned, PinnedSlice};
 pub use memory::host::slice_mut::{AsPinnedMut, PinnedSliceMut};
 pub use memory::launch::LentStream;
+pub(crate) use memory::methods::device::device_methods;
+pub(crate) use memory::methods::parts::part_methods;
 pub use memory::views::slice::{AsSlice, Slice};
 pub use memory::views::slice_mut::{AsSliceMut, SliceMut};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
@@ -179,8 +175,6 @@ pub use order::thread_stream::ThreadStream;
 #[cfg(feature = "nvshmem")]
 pub(crate) use order::turns::Lends;
 pub(crate) use order::turns::{Turns, Waits, outside_of_lending};
-#[cfg(any(feature = "nccl", feature = "nvshmem"))]
-#[allow(unused_imports)]
 pub(crate) use order::uses::Access;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::wait::Ask;

@@ -1,6 +1,5 @@
 //! Buffers that belong to a communicator.
 
-use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -8,9 +7,7 @@ use std::sync::Arc;
 use super::communicator::Communicator;
 use super::memory::kind::{Fitting, MemoryKind};
 use super::rank::inner::Inner;
-use crate::cuda::{
-    Access, Address, Allocation, AsSlice, AsSliceMut, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream,
-};
+use crate::cuda::{Address, Allocation, Slice, SliceMut, device_methods};
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
 
@@ -23,6 +20,9 @@ use crate::error::{Error, Result};
 ///
 /// Made by [`Communicator::alloc`] and its like. Dropping it waits for nothing: memory that is no window is freed when the device has done
 /// with it, a window with its memory where all ranks come together next, see [`Communicator::reclaim`].
+///
+/// The parts of a buffer that was split ([`into_split`](Self::into_split)) lie in the same window. Ranks that pass a part to a
+/// collective pass the same part of it.
 ///
 /// Between windows, elements of one or two bytes are best sent from addresses that are multiples of four: some versions of NCCL give
 /// wrong data otherwise (`misaligned-windows` of [`known_bugs`](crate::known_bugs)), so such calls take a way of their own there, which is
@@ -128,233 +128,37 @@ impl<'comm, T: Element, K: MemoryKind> CommBuffer<'comm, T, K> {
         CommBuffer { alloc, address, len, window, _shared, _communicator: PhantomData }
     }
 
-    /// Elements.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The device that holds the memory.
-    #[inline]
-    pub fn device(&self) -> Device {
-        self.alloc.device()
-    }
-
     /// Whether the memory is a symmetric window.
     pub fn is_window(&self) -> bool {
         self.window
     }
 
-    /// The address on the device. What is done with it is not tracked.
-    ///
-    /// ```
-    /// # use gpucomm::{Clique, Device, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let clique = Clique::init_all(&Device::all()?)?;
-    /// # clique.spmd(|comm| {
-    /// # let stream = Stream::new(comm.device())?;
-    /// let x = comm.alloc::<f32>(&stream, 10)?;
-    /// stream.synchronize()?;
-    /// assert!(!x.as_raw().is_null());
-    /// # Ok(())
-    /// # })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn as_raw(&self) -> *mut c_void {
-        self.address.ptr()
+    fn allocation(&self) -> &Allocation {
+        &self.alloc
     }
 
-    /// All elements, to be read.
-    ///
-    /// ```
-    /// # use gpucomm::{Clique, Device, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let clique = Clique::init_all(&Device::all()?)?;
-    /// # clique.spmd(|comm| {
-    /// # let stream = Stream::new(comm.device())?;
-    /// let mut x = comm.alloc_from(&stream, &[1.0f32, 2.0])?;
-    /// x.as_slice_mut().slice_mut(1..).fill(&stream, 7.0)?;
-    /// assert_eq!(x.as_slice().to_vec(&stream)?, [1.0, 7.0]);
-    /// # Ok(())
-    /// # })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn as_slice(&self) -> Slice<'_, T> {
-        Slice::of(&self.alloc, self.address, self.len)
-    }
-
-    /// All elements, to be written.
-    pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
-        SliceMut::of(&self.alloc, self.address, self.len)
-    }
-
-    /// The first elements and those from `mid` on, which is not beyond the end, as buffers of their own.
-    pub(crate) fn halves(self, mid: usize) -> (Self, Self) {
-        let next = Self {
-            alloc: Arc::clone(&self.alloc),
-            address: self.address.add(mid * size_of::<T>()),
-            len: self.len - mid,
-            window: self.window,
-            _shared: self._shared.clone(),
-            _communicator: PhantomData,
-        };
-        (Self { len: mid, ..self }, next)
-    }
-
-    /// The same buffer with the elements of `next`, where these lie behind its own.
-    pub(crate) fn with(self, next: Self) -> Option<Self> {
-        let follows =
-            Arc::ptr_eq(&self.alloc, &next.alloc) && next.address == self.address.add(self.len * size_of::<T>());
-        follows.then(|| Self { len: self.len + next.len, ..self })
-    }
-
-    /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
-    /// aborted: copies of them to the host report that no more. Waits until that communicator has stopped.
-    ///
-    /// ```
-    /// # use gpucomm::{Clique, Device, InPlace, ReduceOp, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let clique = Clique::init_all(&Device::all()?)?;
-    /// # clique.spmd(|comm| {
-    /// # let stream = Stream::new(comm.device())?;
-    /// let mut x = comm.alloc_from(&stream, &[1f32; 10])?;
-    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-    /// comm.aborter().abort("something else has failed");
-    /// assert!(x.to_vec(&stream).is_err());
-    /// x.accept();
-    /// stream.accept();
-    /// println!("{:?}", x.to_vec(&stream)?);
-    /// # Ok(())
-    /// # })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn accept(&mut self) {
-        self.as_slice_mut().accept();
-    }
-
-    /// Copies from the host; see [`SliceMut::copy_from_slice`].
-    ///
-    /// ```
-    /// # use gpucomm::{Clique, Device, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let clique = Clique::init_all(&Device::all()?)?;
-    /// # clique.spmd(|comm| {
-    /// # let stream = Stream::new(comm.device())?;
-    /// let mut x = comm.alloc::<f32>(&stream, 2)?;
-    /// x.copy_from_slice(&stream, &[1.0, 2.0])?;
-    /// assert_eq!(x.to_vec(&stream)?, [1.0, 2.0]);
-    /// # Ok(())
-    /// # })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn copy_from_slice(&mut self, stream: &Stream, source: &[T]) -> Result<()> {
-        self.as_slice_mut().copy_from_slice(stream, source)
-    }
-
-    /// Copies to the host, and waits; see [`Slice::copy_to_slice`].
-    ///
-    /// ```
-    /// # use gpucomm::{Clique, Device, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let clique = Clique::init_all(&Device::all()?)?;
-    /// # clique.spmd(|comm| {
-    /// # let stream = Stream::new(comm.device())?;
-    /// let x = comm.alloc_from(&stream, &[1.0f32, 2.0])?;
-    /// let mut values = [0.0; 2];
-    /// x.copy_to_slice(&stream, &mut values)?;
-    /// assert_eq!(values, [1.0, 2.0]);
-    /// # Ok(())
-    /// # })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn copy_to_slice(&self, stream: &Stream, target: &mut [T]) -> Result<()> {
-        self.as_slice().copy_to_slice(stream, target)
-    }
-
-    /// The elements on the host; waits. See [`Slice::to_vec`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
-        self.as_slice().to_vec(stream)
-    }
-
-    /// Copies from device memory; see [`SliceMut::copy_from`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl AsSlice<'a, T>) -> Result<()> {
-        self.as_slice_mut().copy_from(stream, source)
-    }
-
-    /// Sets every element; see [`SliceMut::fill`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn fill(&mut self, stream: &Stream, value: T) -> Result<()> {
-        self.as_slice_mut().fill(stream, value)
+    /// Another buffer over the same memory. The caller has checked that `len` elements lie at `address`,
+    /// and no other buffer shows any of them.
+    fn showing<U: Element>(&self, address: Address, len: usize) -> CommBuffer<'comm, U, K> {
+        let (alloc, _shared) = (Arc::clone(&self.alloc), self._shared.clone());
+        CommBuffer { alloc, address, len, window: self.window, _shared, _communicator: PhantomData }
     }
 }
 
-impl<'a, T: Element, K: MemoryKind> AsSlice<'a, T> for &'a CommBuffer<'_, T, K> {}
-impl<'a, T: Element, K: MemoryKind> AsSlice<'a, T> for &'a mut CommBuffer<'_, T, K> {}
-impl<'a, T: Element, K: MemoryKind> AsSliceMut<'a, T> for &'a mut CommBuffer<'_, T, K> {}
-
-impl<'a, T: Element, K: MemoryKind> From<&'a CommBuffer<'_, T, K>> for Slice<'a, T> {
-    fn from(buffer: &'a CommBuffer<'_, T, K>) -> Self {
-        buffer.as_slice()
-    }
-}
-
-impl<'a, T: Element, K: MemoryKind> From<&'a mut CommBuffer<'_, T, K>> for Slice<'a, T> {
-    fn from(buffer: &'a mut CommBuffer<'_, T, K>) -> Self {
-        buffer.as_slice()
-    }
-}
-
-impl<'a, T: Element, K: MemoryKind> From<&'a mut CommBuffer<'_, T, K>> for SliceMut<'a, T> {
-    fn from(buffer: &'a mut CommBuffer<'_, T, K>) -> Self {
-        buffer.as_slice_mut()
-    }
-}
-
-impl<T: Element, K: MemoryKind> Lend for &CommBuffer<'_, T, K> {
-    type Lent<'l> = Lent<'l, T>;
-
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.add(self.as_slice(), Access::Read);
-    }
-
-    fn lent<'l>(&self) -> Lent<'l, T> {
-        Lent::of(self.as_raw().cast(), self.len)
-    }
-}
-
-impl<T: Element, K: MemoryKind> Lend for &mut CommBuffer<'_, T, K> {
-    type Lent<'l> = LentMut<'l, T>;
-
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.add(self.as_slice(), Access::Write);
-    }
-
-    fn lent<'l>(&self) -> LentMut<'l, T> {
-        LentMut::of(self.as_raw().cast(), self.len)
-    }
+device_methods! {
+    own ['comm, T: Element, K: MemoryKind] CommBuffer<'comm, T, K>, "CommBuffer", cast CommBuffer<'comm, U, K>, (
+        "# use gpucomm::{Clique, Device, DeviceBuffer, Error, PinnedBuffer, Stream};
+# use std::time::Duration;
+# fn main() -> gpucomm::Result<()> {
+# let clique = Clique::init_all(&Device::all()?)?;
+# clique.spmd(|comm| {
+# let stream = Stream::new(comm.device())?;
+let mut x = comm.alloc_from(&stream, &[1, 2, 3, 4])?;",
+        "# Ok(())
+# })?;
+# Ok(())
+# }"
+    )
 }
 
 impl<T: Element, K: MemoryKind> fmt::Debug for CommBuffer<'_, T, K> {

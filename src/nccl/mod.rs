@@ -96,7 +96,6 @@ mod calls;
 mod children;
 mod clique;
 mod comm_buffer;
-mod comm_parts;
 mod communicator;
 #[cfg(nccl_ge_2_31)]
 mod configured;

@@ -253,7 +253,7 @@ fn counts_that_overflow() {
         for len in [usize::MAX, usize::MAX / 4 + 1, isize::MAX as usize] {
             assert!(DeviceBuffer::<f32>::uninit(stream, len).is_err());
             assert!(DeviceBuffer::<f64>::zeroed(stream, len).is_err());
-            assert!(gpucomm::PinnedBuffer::<f32>::new(len).is_err());
+            assert!(gpucomm::PinnedBuffer::<f32>::zeroed(len).is_err());
             assert!(comm.alloc::<f32>(stream, len).is_err());
             let length = len.to_string();
             assert_argument(comm.alloc_local::<f32>(stream, len).map(drop), "alloc_local", "", &length);

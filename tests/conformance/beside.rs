@@ -215,13 +215,13 @@ const CALLS: [(&str, Call); 9] = [
         comm.reclaim()
     }),
     ("pinned memory", |_, stream| {
-        let mut pinned = PinnedBuffer::<u8>::new(32 << 20)?;
+        let mut pinned = PinnedBuffer::<u8>::zeroed(32 << 20)?;
         let x = DeviceBuffer::from_slice(stream, &[9u8; 3])?;
         x.copy_to_pinned(stream, pinned.slice_mut(..3))?;
         assert_eq!(pinned.as_slice()?[..3], [9; 3]);
         drop(pinned);
         // Enough that CUDA has to be asked again.
-        PinnedBuffer::<u8>::new(32 << 20).map(drop)
+        PinnedBuffer::<u8>::zeroed(32 << 20).map(drop)
     }),
     ("a large buffer", |_, stream| {
         for _ in 0..2 {

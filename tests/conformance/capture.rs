@@ -54,14 +54,14 @@ fn waits_beside_a_capture() -> Result<()> {
     let device = Device::new(0)?;
     let stream = Stream::new(device)?;
     let mut x = DeviceBuffer::from_slice(&stream, &[1u32; 100])?;
-    drop(PinnedBuffer::<u8>::new(100)?);
+    drop(PinnedBuffer::<u8>::zeroed(100)?);
     let clique = Clique::init_all(&[device])?;
     let comm = &clique.ranks()[0];
     drop(comm.alloc::<u32>(&stream, 100)?);
     stream.synchronize()?;
     type Work<'a> = (&'static str, Box<dyn FnMut() -> Result<()> + Send + 'a>);
     let works: [Work<'_>; 7] = [
-        ("PinnedBuffer::new", Box::new(|| PinnedBuffer::<u8>::new(3 << 20).map(drop))),
+        ("PinnedBuffer::zeroed", Box::new(|| PinnedBuffer::<u8>::zeroed(3 << 20).map(drop))),
         (
             "Communicator::alloc",
             Box::new(|| {

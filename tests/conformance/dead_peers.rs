@@ -69,7 +69,7 @@ impl<'a> Halo<'a> {
         let stream = Stream::new(comm.device())?;
         let buffer = || DeviceBuffer::zeroed(&stream, LEN);
         let (own, left, sum) = (buffer()?, buffer()?, buffer()?);
-        Ok(Self { comm, other: Stream::new(comm.device())?, own, left, sum, host: PinnedBuffer::new(LEN)?, stream })
+        Ok(Self { comm, other: Stream::new(comm.device())?, own, left, sum, host: PinnedBuffer::zeroed(LEN)?, stream })
     }
 
     /// Sends to the right, receives from the left, sums up, and compares with what must come.

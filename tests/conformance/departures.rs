@@ -176,7 +176,7 @@ fn every_wait_is_told_of_a_closed_rank() {
             let (_, (comm, stream)) = (ranks.pop().expect("rank 1"), ranks.pop().expect("rank 0"));
             let x = all_reduce(&comm, &stream).unwrap();
             let event = stream.record().unwrap();
-            let mut pinned = PinnedBuffer::new(5).unwrap();
+            let mut pinned = PinnedBuffer::zeroed(5).unwrap();
             x.copy_to_pinned(&stream, &mut pinned).unwrap();
             let told = [
                 ("Event::wait", event.wait(TIMEOUT)),

@@ -210,7 +210,7 @@ fn pinned_memory_is_dropped_behind_an_operation_that_hangs() {
                 let other = Stream::new(comm.device())?;
                 let mut x = DeviceBuffer::<f32>::zeroed(stream, 3000)?;
                 let mut y = DeviceBuffer::<f32>::zeroed(&other, 3000)?;
-                let (used, unused) = (PinnedBuffer::from_slice(&[1.0f32; 3000])?, PinnedBuffer::<f32>::new(70_000)?);
+                let (used, unused) = (PinnedBuffer::from_slice(&[1.0f32; 3000])?, PinnedBuffer::<f32>::zeroed(70_000)?);
                 let elsewhere = PinnedBuffer::from_slice(&[2.0f32; 3000])?;
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                 x.copy_from_pinned(stream, &used)?;

@@ -167,7 +167,7 @@ fn events(comm: &Communicator, stream: &Stream, x: DeviceBuffer<i32>) -> Result<
     x.copy_to_pinned(stream, &mut host)?;
     for _ in 0..3 {
         assert_aborted(host.as_slice().map(<[i32]>::to_vec));
-        assert_aborted(host.as_mut_slice().map(|values| values.to_vec()));
+        assert_aborted(host.as_slice_mut().map(|values| values.to_vec()));
     }
     host.accept();
     assert_eq!(host.as_slice()?.len(), 4);
@@ -190,7 +190,7 @@ fn marks(comm: &Communicator, stream: &Stream, mut x: DeviceBuffer<i32>) -> Resu
     y.slice_mut(2..6).copy_from(&other, &x)?;
     let mut z = DeviceBuffer::from_slice(&other, &[1; 8])?;
     z.copy_from(stream, &y)?;
-    let mut host = PinnedBuffer::<i32>::new(8)?;
+    let mut host = PinnedBuffer::<i32>::zeroed(8)?;
     z.copy_to_pinned(stream, &mut host)?;
     let mut back = DeviceBuffer::from_slice(&other, &[1; 8])?;
     back.copy_from_pinned(&other, &host)?;

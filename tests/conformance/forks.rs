@@ -23,7 +23,7 @@ impl Work {
         let clique = Clique::init_all(devices).unwrap();
         let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
         let buffers = streams.iter().map(|stream| DeviceBuffer::from_slice(stream, &[5; 100]).unwrap()).collect();
-        Self { clique, streams, buffers, _pinned: PinnedBuffer::new(100).unwrap() }
+        Self { clique, streams, buffers, _pinned: PinnedBuffer::zeroed(100).unwrap() }
     }
 
     fn step(&self) -> Result<Vec<u32>> {
@@ -42,7 +42,7 @@ const REFUSED: [(&str, Act); 9] = [
     }),
     ("to_vec", |work| work.buffers[0].to_vec(&work.streams[0]).map(drop)),
     ("a buffer", |work| DeviceBuffer::from_slice(&work.streams[0], &[1u8; 3]).map(drop)),
-    ("pinned memory", |_| PinnedBuffer::<u8>::new(1 << 20).map(drop)),
+    ("pinned memory", |_| PinnedBuffer::<u8>::zeroed(1 << 20).map(drop)),
     ("a stream", |work| Stream::new(work.streams[0].device()).map(drop)),
     ("synchronize", |work| work.streams[0].synchronize()),
     ("a clique", |work| Clique::init_all(&[work.streams[0].device()]).map(drop)),

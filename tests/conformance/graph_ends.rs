@@ -242,7 +242,7 @@ fn what_cannot_be_captured() {
             rig.run(|comm, stream| {
                 let mut x = DeviceBuffer::from_slice(stream, &[1i64; 50])?;
                 let mut y = DeviceBuffer::<i64>::zeroed(stream, 50)?;
-                let mut pinned = PinnedBuffer::<i64>::new(50)?;
+                let mut pinned = PinnedBuffer::<i64>::zeroed(50)?;
                 let event = Event::new(comm.device())?;
                 let mut kept = None;
                 let graph = stream.capture(|lent| {

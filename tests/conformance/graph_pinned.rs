@@ -15,7 +15,7 @@ fn in_and_out() {
             let rig = Rig::new(ranks);
             rig.run(|comm, stream| {
                 let mut x = DeviceBuffer::<i64>::zeroed(stream, 77)?;
-                let (input, output) = (PinnedBuffer::<i64>::new(77)?, PinnedBuffer::from_slice(&[-1i64; 100])?);
+                let (input, output) = (PinnedBuffer::<i64>::zeroed(77)?, PinnedBuffer::from_slice(&[-1i64; 100])?);
                 let mut moved = None;
                 let mut graph = stream.capture(|stream| {
                     let (input, mut output) = (stream.move_in(input)?, stream.move_in(output)?);
@@ -59,7 +59,7 @@ fn lent_to_a_kernel() {
         let mut moved = None;
         let mut graph = stream
             .capture(|stream| {
-                let mut bytes = stream.move_in(PinnedBuffer::<u8>::new(33)?)?;
+                let mut bytes = stream.move_in(PinnedBuffer::<u8>::zeroed(33)?)?;
                 let code = stream.launch((&x, &mut bytes), |stream, (x, mut bytes)| {
                     let (to, kind) = (bytes.as_mut_ptr().cast(), sys::cudaMemcpyKind::cudaMemcpyDefault);
                     // SAFETY: one launch on this stream, within the lengths of both.
@@ -83,16 +83,16 @@ fn elsewhere() {
     watched(60.0, || {
         let stream = Stream::new(gpucomm::Device::new(0).unwrap()).unwrap();
         let mut x = DeviceBuffer::<i32>::zeroed(&stream, 5).unwrap();
-        let refused = stream.move_in(PinnedBuffer::<i32>::new(5).unwrap()).expect_err("no capture");
+        let refused = stream.move_in(PinnedBuffer::<i32>::zeroed(5).unwrap()).expect_err("no capture");
         assert_names(&refused, &["Stream::move_in", "capture"]);
         let capture = |x: &mut DeviceBuffer<i32>| -> (gpucomm::Graph, GraphPinned<i32>) {
             let mut moved = None;
             let graph = stream.capture(|lent| {
-                let mut pinned = lent.move_in(PinnedBuffer::<i32>::new(5)?)?;
+                let mut pinned = lent.move_in(PinnedBuffer::<i32>::zeroed(5)?)?;
                 let looked = pinned.slice(..).as_slice().map(drop).expect_err("a graph has it");
                 assert_names(&looked, &["PinnedSlice::as_slice", "Graph::pinned"]);
-                let looked = pinned.slice_mut(..).as_mut_slice().map(drop).expect_err("a graph has it");
-                assert_names(&looked, &["PinnedSliceMut::as_mut_slice", "Graph::pinned"]);
+                let looked = pinned.slice_mut(..).as_slice_mut().map(drop).expect_err("a graph has it");
+                assert_names(&looked, &["PinnedSliceMut::as_slice_mut", "Graph::pinned"]);
                 x.copy_from_pinned(lent, &pinned)?;
                 moved = Some(pinned);
                 Ok(())
@@ -121,7 +121,7 @@ fn elsewhere() {
         // What moved into a capture that failed is of no use any more.
         let mut lost = None;
         let failed = stream.capture(|lent| {
-            lost = Some(lent.move_in(PinnedBuffer::<i32>::new(5)?)?);
+            lost = Some(lent.move_in(PinnedBuffer::<i32>::zeroed(5)?)?);
             Err(Error::InvalidUsage { operation: "test", reason: "not this one".to_owned() })
         });
         failed.expect_err("the closure fails");
@@ -140,7 +140,7 @@ fn after_an_abort() {
                 let mut x = DeviceBuffer::from_slice(stream, &[1i64; 9])?;
                 let mut moved = None;
                 let mut graph = stream.capture(|stream| {
-                    let mut output = stream.move_in(PinnedBuffer::<i64>::new(9)?)?;
+                    let mut output = stream.move_in(PinnedBuffer::<i64>::zeroed(9)?)?;
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                     x.copy_to_pinned(stream, &mut output)?;
                     moved = Some(output);

@@ -86,7 +86,7 @@ fn halo(role: Role) -> Result<()> {
     let end = std::sync::Barrier::new(role.size);
     let errors = clique.spmd(|comm| {
         let stream = Stream::new(comm.device())?;
-        let mut pinned = PinnedBuffer::new(10)?;
+        let mut pinned = PinnedBuffer::zeroed(10)?;
         exchange(comm, &stream, false)?.copy_to_pinned(&stream, &mut pinned)?;
         pinned.as_slice()?;
         // Whom rank 1 takes for its neighbour it has to know.
@@ -98,7 +98,7 @@ fn halo(role: Role) -> Result<()> {
         comm.all_to_all_v(&all, &counts, &mut y, &counts, &stream)?;
         exchange(comm, &stream, true)?.copy_to_pinned(&stream, &mut pinned)?;
         // What comes from no message waits as well, behind it.
-        let mut other = PinnedBuffer::<u8>::new(1)?;
+        let mut other = PinnedBuffer::<u8>::zeroed(1)?;
         x.copy_to_pinned(&stream, &mut other)?;
         let errors = (pinned.as_slice().err(), other.as_slice().err());
         // Who leaves is told of at once.

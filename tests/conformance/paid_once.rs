@@ -145,19 +145,19 @@ const WAITS: [(&str, Wait); 8] = [
         other.wait(long())
     }),
     ("pinned memory", |stream, x| {
-        let mut pinned = PinnedBuffer::new(4)?;
+        let mut pinned = PinnedBuffer::zeroed(4)?;
         x.copy_to_pinned(stream, &mut pinned)?;
         pinned.as_slice().map(drop)
     }),
     ("pinned memory of another stream", |stream, x| {
-        let mut pinned = PinnedBuffer::new(4)?;
+        let mut pinned = PinnedBuffer::zeroed(4)?;
         x.copy_to_pinned(&Stream::new(stream.device())?, &mut pinned)?;
         pinned.as_slice().map(drop)
     }),
     ("pinned memory that is read", |stream, x| {
-        let mut pinned = PinnedBuffer::new(4)?;
+        let mut pinned = PinnedBuffer::zeroed(4)?;
         x.copy_from_pinned(stream, &pinned)?;
-        pinned.as_mut_slice().map(drop)
+        pinned.as_slice_mut().map(drop)
     }),
 ];
 

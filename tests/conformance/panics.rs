@@ -322,7 +322,7 @@ fn drops_within_a_host_function() {
                 ("a rank", Box::new(some.remove(0))),
                 ("a graph and its buffer", Box::new((graph, memory))),
                 ("a mapping", Box::new(mapping)),
-                ("pinned memory", Box::new(PinnedBuffer::<u8>::new(100).unwrap())),
+                ("pinned memory", Box::new(PinnedBuffer::<u8>::zeroed(100).unwrap())),
                 ("a stream and its event", Box::new((last, event))),
                 ("memory that shares a communicator", Box::new((alone, shared))),
             ];

@@ -158,7 +158,7 @@ fn pinned_memory_waits_for_the_device() {
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Max, stream)?;
                     x.copy_to_pinned(stream, &mut host)?;
                     assert!(host.as_slice()?.iter().all(|value| *value == ranks as f32 + round as f32));
-                    for value in host.as_mut_slice()? {
+                    for value in host.as_slice_mut()? {
                         *value += 1.0;
                     }
                 }

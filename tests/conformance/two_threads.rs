@@ -85,7 +85,7 @@ fn a_copy() {
 #[test]
 fn a_copy_to_pinned_memory() {
     beside_a_reader(|_, stream, left, _| {
-        let mut host = PinnedBuffer::new(4)?;
+        let mut host = PinnedBuffer::zeroed(4)?;
         left.as_slice().copy_to_pinned(stream, &mut host)?;
         host.as_slice().map(|_| ())
     });

@@ -34,7 +34,7 @@ fn uses(device: Device) -> Result<()> {
         let event = Event::new(device)?;
         event.record(&stream)?;
         event.synchronize()?;
-        let mut host = PinnedBuffer::new(99)?;
+        let mut host = PinnedBuffer::zeroed(99)?;
         y.copy_to_pinned(&stream, &mut host)?;
         stream.synchronize()?;
         Ok(host.as_slice()?.to_vec())

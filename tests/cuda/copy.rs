@@ -92,7 +92,7 @@ fn another_length_is_refused() {
     let stream = stream();
     let mut buffer = DeviceBuffer::from_slice(&stream, &[1u8, 2, 3]).unwrap();
     let other = DeviceBuffer::<u8>::zeroed(&stream, 4).unwrap();
-    let mut pinned = gpucomm::PinnedBuffer::<u8>::new(2).unwrap();
+    let mut pinned = gpucomm::PinnedBuffer::<u8>::zeroed(2).unwrap();
     for result in [
         buffer.copy_from_slice(&stream, &[1, 2]),
         buffer.copy_to_slice(&stream, &mut [0; 4]),

@@ -317,7 +317,7 @@ fn a_thread_that_has_ended() {
     let stream = stream();
     let mut x = DeviceBuffer::<u32>::zeroed(&stream, 1000).unwrap();
     let mut y = DeviceBuffer::<u32>::zeroed(&stream, 1000).unwrap();
-    let mut pinned = PinnedBuffer::<u32>::new(1000).unwrap();
+    let mut pinned = PinnedBuffer::<u32>::zeroed(1000).unwrap();
     let source = DeviceBuffer::from_slice(&stream, &[9u32; 1000]).unwrap();
     stream.synchronize().unwrap();
     let work = move |own: &Stream| {

@@ -67,7 +67,7 @@ fn a_tensor_is_a_buffer_of<T: Sample + PartialEq>() {
     x.slice_mut(from..to).fill(&b, value).unwrap();
     model[from..to].fill(value);
     assert!(x.to_vec(&a).unwrap() == model);
-    let mut pinned = PinnedBuffer::<T>::new(to).unwrap();
+    let mut pinned = PinnedBuffer::<T>::zeroed(to).unwrap();
     x.slice(..to).copy_to_pinned(&b, &mut pinned).unwrap();
     assert!(pinned.as_slice().unwrap() == &model[..to]);
     let mut y: DeviceBuffer<T> = Tensor::new(device(), len * size_of::<T>()).into_buffer();
@@ -125,10 +125,10 @@ fn pinned_memory_has_an_address() {
     alone("foreign::pinned_memory_has_an_address", || {
         let (stream, mut from) = (stream(), PinnedBuffer::from_slice(&[1u32, 2, 3]).unwrap());
         assert_eq!(from.as_raw().cast_const(), from.as_slice().unwrap().as_ptr().cast());
-        assert!(PinnedBuffer::<u8>::new(0).unwrap().as_raw().is_null());
+        assert!(PinnedBuffer::<u8>::zeroed(0).unwrap().as_raw().is_null());
         let tensor = Tensor::new(device(), 12);
         let kind = sys::cudaMemcpyKind::cudaMemcpyHostToDevice;
-        from.as_mut_slice().unwrap()[0] = 9;
+        from.as_slice_mut().unwrap()[0] = 9;
         // SAFETY: both have that many bytes, live until the stream is done, and nobody else uses them.
         let copied = unsafe { sys::cudaMemcpyAsync(tensor.ptr, from.as_raw(), 12, kind, stream.as_raw()) };
         assert_eq!(copied, sys::cudaError::cudaSuccess);
@@ -181,7 +181,7 @@ fn a_view_works_as_others_do_and_orders_nothing() {
             assert_eq!(view.slice(980..).to_vec(&b).unwrap(), [3; 10]);
             assert!(!a.query().unwrap());
             gate.open();
-            let mut pinned = PinnedBuffer::<u32>::new(10).unwrap();
+            let mut pinned = PinnedBuffer::<u32>::zeroed(10).unwrap();
             let view = Slice::<u32>::from_raw_parts(&tensor, at, ptr, 10).unwrap();
             view.copy_to_pinned(&a, &mut pinned).unwrap();
             assert_eq!(pinned.as_slice().unwrap(), [9; 10]);

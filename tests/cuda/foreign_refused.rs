@@ -47,7 +47,7 @@ fn what_cannot_be_is_refused() {
         all_refuse(device(), std::ptr::without_provenance_mut(usize::MAX - 7), 4, &["16 bytes behind it"]);
         let mut mine = [0f32; 4];
         all_refuse(device(), mine.as_mut_ptr().cast(), 4, &[&name, "of the host", "the first of 16 bytes"]);
-        let pinned = PinnedBuffer::<f32>::new(4).unwrap();
+        let pinned = PinnedBuffer::<f32>::zeroed(4).unwrap();
         let ptr = pinned.as_slice().unwrap().as_ptr().cast_mut().cast();
         all_refuse(device(), ptr, 4, &[&name, "pinned memory of the host"]);
         if let Some((a, b)) = two_devices() {

@@ -39,7 +39,7 @@ fn forgotten_values_leak_and_nothing_else() {
     let (a, b) = (stream(), stream());
     let gate = Gate::close(&a);
     let x = DeviceBuffer::from_slice(&a, &[1u32; 777]).unwrap();
-    let mut pinned = PinnedBuffer::<u32>::new(777).unwrap();
+    let mut pinned = PinnedBuffer::<u32>::zeroed(777).unwrap();
     let mut y = DeviceBuffer::<u32>::zeroed(&b, 777).unwrap();
     y.copy_from(&b, &x).unwrap();
     x.copy_to_pinned(&a, &mut pinned).unwrap();
@@ -103,7 +103,7 @@ fn dropping_in_a_host_function_frees() {
             }
             std::thread::yield_now();
         };
-        let pinned = PinnedBuffer::<u8>::new(1000).unwrap();
+        let pinned = PinnedBuffer::<u8>::zeroed(1000).unwrap();
         stream.launch_host(move || drop((buffer, pinned))).unwrap();
         stream.synchronize().unwrap();
     }

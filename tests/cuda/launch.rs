@@ -111,7 +111,7 @@ fn all_that_holds_memory_can_be_lent() {
     let stream = stream();
     let mut x = DeviceBuffer::from_slice(&stream, &[1u32, 2, 3, 4]).unwrap();
     let mut y = DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap();
-    let (mut pinned, empty) = (PinnedBuffer::from_slice(&[5u32, 6]).unwrap(), PinnedBuffer::<f64>::new(0).unwrap());
+    let (mut pinned, empty) = (PinnedBuffer::from_slice(&[5u32, 6]).unwrap(), PinnedBuffer::<f64>::zeroed(0).unwrap());
     let (px, py, pp) = (x.as_raw(), y.as_raw(), pinned.as_raw());
     let at = |ptr: *mut c_void, elements: usize| ptr.wrapping_byte_add(4 * elements).cast::<u32>();
     let seen = stream.launch((&x, &mut y, x.slice(1..), &pinned, &empty), |_, (x, mut y, part, pinned, empty)| {

@@ -115,7 +115,7 @@ fn things() -> Things {
     let (stream, other) = (Stream::new(device()).unwrap(), Stream::new(device()).unwrap());
     let mut a = DeviceBuffer::from_slice(&stream, &[1; LEN]).unwrap();
     let b = DeviceBuffer::zeroed(&other, LEN).unwrap();
-    let (source, mut target) = (PinnedBuffer::from_slice(&[2; LEN]).unwrap(), PinnedBuffer::new(LEN).unwrap());
+    let (source, mut target) = (PinnedBuffer::from_slice(&[2; LEN]).unwrap(), PinnedBuffer::zeroed(LEN).unwrap());
     a.copy_from_pinned(&stream, &source).unwrap();
     b.copy_to_pinned(&other, &mut target).unwrap();
     let event = stream.record().unwrap();
@@ -141,7 +141,7 @@ fn calls() {
         says_so("copy_from_pinned", || t.a.copy_from_pinned(&t.stream, &t.source));
         says_so("copy_to_pinned", || t.b.copy_to_pinned(&t.other, &mut t.target));
         says_so("launch_host", || t.stream.launch_host(|| ()));
-        says_so("as_mut_slice", || t.source.as_mut_slice().map(|_| ()));
+        says_so("as_slice_mut", || t.source.as_slice_mut().map(|_| ()));
         says_so("DeviceBuffer::zeroed", || DeviceBuffer::<u8>::zeroed(&t.stream, 100));
         says_so("memory_info", || device().memory_info());
     }

@@ -41,10 +41,10 @@ fn what_is_no_bool_does_not_come_back() {
     assert!(values.iter().all(|value| !value), "something was written");
     assert!(buffer.slice(..150_000).to_vec(&stream).unwrap().iter().all(|value| *value));
 
-    let mut pinned = PinnedBuffer::<bool>::new(len).unwrap();
+    let mut pinned = PinnedBuffer::<bool>::zeroed(len).unwrap();
     buffer.copy_to_pinned(&stream, &mut pinned).unwrap();
     refused(pinned.as_slice().map(<[_]>::len), "bool", 150_000, "[02]");
-    refused(pinned.as_mut_slice().map(|values| values.len()), "bool", 150_000, "[02]");
+    refused(pinned.as_slice_mut().map(|values| values.len()), "bool", 150_000, "[02]");
     buffer.fill(&stream, false).unwrap();
     buffer.copy_to_pinned(&stream, &mut pinned).unwrap();
     assert!(pinned.as_slice().unwrap().iter().all(|value| !value));

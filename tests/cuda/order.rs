@@ -50,7 +50,7 @@ fn a_write_waits_for_a_read_of_the_first_writer() {
     let (a, b) = (stream(), stream());
     let mut source = DeviceBuffer::from_slice(&a, &[1i32; LEN]).unwrap();
     let mut copy = DeviceBuffer::<i32>::zeroed(&a, LEN).unwrap();
-    let mut pinned = PinnedBuffer::<i32>::new(LEN).unwrap();
+    let mut pinned = PinnedBuffer::<i32>::zeroed(LEN).unwrap();
     for to_pinned in [false, true] {
         source.fill(&a, 1).unwrap();
         assert!(source.to_vec(&b).unwrap().iter().all(|v| *v == 1));

@@ -125,7 +125,7 @@ fn parts_of_pinned_memory() {
     // On the host, a part is an ordinary slice, which waits for the copies.
     let (mut front, mut back) = pinned.split_at_mut(400);
     buffer.slice(..100).copy_to_pinned(&a, back.slice_mut(..100)).unwrap();
-    front.as_mut_slice().unwrap().fill([7; 3]);
+    front.as_slice_mut().unwrap().fill([7; 3]);
     assert_eq!(back.slice(..100).as_slice().unwrap(), &copied[..100]);
     assert_eq!((front.len(), back.len(), front.is_empty()), (400, 600, false));
     assert_eq!(pinned.slice(399..401).as_slice().unwrap(), [[7; 3], copied[0]]);
@@ -142,17 +142,17 @@ fn bytes_of_bools() {
     let stream = stream();
     let mut bools = DeviceBuffer::<bool>::zeroed(&stream, 9).unwrap();
     bools.as_bytes_mut().slice_mut(3..6).fill(&stream, 1).unwrap();
-    let mut pinned = PinnedBuffer::<bool>::new(9).unwrap();
+    let mut pinned = PinnedBuffer::<bool>::zeroed(9).unwrap();
     bools.copy_to_pinned(&stream, &mut pinned).unwrap();
     assert_eq!(pinned.as_slice().unwrap(), [false, false, false, true, true, true, false, false, false]);
-    pinned.slice_mut(4..).into_bytes().as_mut_slice().unwrap()[0] = 3;
-    assert!(pinned.as_slice().is_err() && pinned.as_mut_slice().is_err());
+    pinned.slice_mut(4..).into_bytes().as_slice_mut().unwrap()[0] = 3;
+    assert!(pinned.as_slice().is_err() && pinned.as_slice_mut().is_err());
     assert_eq!(pinned.slice(..4).as_slice().unwrap(), [false, false, false, true]);
     bools.copy_from_pinned(&stream, &pinned).unwrap();
     assert!(bools.to_vec(&stream).is_err());
     assert_eq!(bools.as_bytes().to_vec(&stream).unwrap(), [0, 0, 0, 1, 3, 1, 0, 0, 0]);
-    pinned.slice_mut(..).into_bytes().as_mut_slice().unwrap().fill(0);
-    assert_eq!(pinned.as_mut_slice().unwrap(), [false; 9]);
+    pinned.slice_mut(..).into_bytes().as_slice_mut().unwrap().fill(0);
+    assert_eq!(pinned.as_slice_mut().unwrap(), [false; 9]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn there_and_back<T: Sample>(random: &mut fastrand::Rng) {
     for len in [0, 1, 999, 70_001] {
         let values = samples::<T>(random, len);
         let source = PinnedBuffer::from_slice(&values).unwrap();
-        let mut target = PinnedBuffer::<T>::new(len).unwrap();
+        let mut target = PinnedBuffer::<T>::zeroed(len).unwrap();
         assert!(target.as_slice().unwrap().iter().all(|v| *v == T::ZERO));
         let mut buffer = DeviceBuffer::uninit(&stream, len).unwrap();
         buffer.copy_from_pinned(&stream, &source).unwrap();
@@ -33,7 +33,7 @@ fn every_type() {
 fn reading_waits_for_the_copy() {
     let stream = stream();
     let buffer = DeviceBuffer::from_slice(&stream, &[3u32; 5000]).unwrap();
-    let mut target = PinnedBuffer::<u32>::new(5000).unwrap();
+    let mut target = PinnedBuffer::<u32>::zeroed(5000).unwrap();
     let gate = Gate::close(&stream);
     buffer.copy_to_pinned(&stream, &mut target).unwrap();
     let opener = std::thread::spawn(move || {
@@ -57,7 +57,7 @@ fn changing_waits_for_copies_from_it() {
         std::thread::sleep(Duration::from_millis(50));
         gate.open();
     });
-    source.as_mut_slice().unwrap().fill(2);
+    source.as_slice_mut().unwrap().fill(2);
     assert!(buffer.to_vec(&stream).unwrap().iter().all(|v| *v == 1));
     opener.join().unwrap();
 }
@@ -69,7 +69,7 @@ fn a_copy_behind_a_wait_that_gave_up_is_waited_for() {
     alone("pinned::a_copy_behind_a_wait_that_gave_up_is_waited_for", || {
         let stream = stream();
         let mut buffer = DeviceBuffer::from_slice(&stream, &[3u32; 5000]).unwrap();
-        let mut target = PinnedBuffer::<u32>::new(5000).unwrap();
+        let mut target = PinnedBuffer::<u32>::zeroed(5000).unwrap();
         let gate = Gate::close(&stream);
         buffer.copy_to_pinned(&stream, &mut target).unwrap();
         set_default_timeout(Duration::from_millis(50));
@@ -94,7 +94,7 @@ fn copies_on_two_streams_keep_their_order() {
     let (a, b) = (stream(), stream());
     let ones = DeviceBuffer::from_slice(&a, &[1i32; 3000]).unwrap();
     let twos = DeviceBuffer::from_slice(&b, &[2i32; 3000]).unwrap();
-    let mut target = PinnedBuffer::<i32>::new(3000).unwrap();
+    let mut target = PinnedBuffer::<i32>::zeroed(3000).unwrap();
     let gate = Gate::close(&a);
     ones.copy_to_pinned(&a, &mut target).unwrap();
     twos.copy_to_pinned(&b, &mut target).unwrap();
@@ -117,7 +117,7 @@ fn dropped_under_a_copy() {
     let len = 40_000;
     let mut buffers: Vec<_> = (0..20).map(|_| DeviceBuffer::<u64>::zeroed(&stream, len).unwrap()).collect();
     let sources: Vec<_> = (0..20).map(|at| PinnedBuffer::from_slice(&vec![at; len]).unwrap()).collect();
-    let unused = PinnedBuffer::<u64>::new(len).unwrap();
+    let unused = PinnedBuffer::<u64>::zeroed(len).unwrap();
     let gates: Vec<_> =
         [Some(&stream), Some(&other), elsewhere.as_ref()].into_iter().flatten().map(Gate::close).collect();
     for (buffer, source) in buffers.iter_mut().zip(&sources) {
@@ -139,8 +139,8 @@ fn dropped_under_a_copy() {
 fn memory_that_is_used_again_is_zero() {
     for len in [1, 1000, 300_000] {
         for _ in 0..5 {
-            let mut buffer = PinnedBuffer::<u32>::new(len).unwrap();
-            let values = buffer.as_mut_slice().unwrap();
+            let mut buffer = PinnedBuffer::<u32>::zeroed(len).unwrap();
+            let values = buffer.as_slice_mut().unwrap();
             assert!(values.iter().all(|v| *v == 0));
             values.fill(0xABAD_CAFE);
         }
@@ -177,9 +177,9 @@ fn what_is_kept_can_be_given_back() {
     // In a process of its own: it waits for all devices, those too that other tests hold up.
     let end = child("pinned::what_is_kept_can_be_given_back", &[], || {
         let bytes = 30 << 20;
-        drop(PinnedBuffer::<u8>::new(bytes).unwrap());
+        drop(PinnedBuffer::<u8>::zeroed(bytes).unwrap());
         assert!(trim_pinned().unwrap() >= bytes);
-        assert_eq!(PinnedBuffer::<u8>::new(3).unwrap().as_slice().unwrap(), [0; 3]);
+        assert_eq!(PinnedBuffer::<u8>::zeroed(3).unwrap().as_slice().unwrap(), [0; 3]);
     });
     end.assert_success();
 }
@@ -190,7 +190,7 @@ fn nothing_is_given_back_beside_work_that_is_stuck() {
     alone("pinned::nothing_is_given_back_beside_work_that_is_stuck", || {
         let (stuck, other) = (stream(), crate::stream());
         let bytes = 30 << 20;
-        drop(PinnedBuffer::<u8>::new(bytes).unwrap());
+        drop(PinnedBuffer::<u8>::zeroed(bytes).unwrap());
         let gate = Gate::close(&stuck);
         set_default_timeout(Duration::from_secs(1));
         let error = trim_pinned().expect_err("a stream is stuck");

@@ -126,7 +126,7 @@ fn ranges_that_change() {
     assert_eq!(buffer.slice_mut(changes()).as_slice().to_vec(&stream).unwrap(), values[2..4]);
     let mut pinned = PinnedBuffer::from_slice(&values).unwrap();
     assert_eq!(pinned.slice(changes()).as_slice().unwrap(), &values[2..4]);
-    assert_eq!(pinned.slice_mut(changes()).as_mut_slice().unwrap(), &values[2..4]);
+    assert_eq!(pinned.slice_mut(changes()).as_slice_mut().unwrap(), &values[2..4]);
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn host_functions_are_refused_cuda() {
                 ("copy_to_slice_within", buffer.copy_to_slice_within(&inner, &mut [0; 64], LONG)),
                 ("copy_to_pinned", buffer.copy_to_pinned(&inner, &mut pinned)),
                 ("copy_from_pinned", buffer.copy_from_pinned(&inner, &pinned)),
-                ("PinnedBuffer::new", PinnedBuffer::<u8>::new(10).map(drop)),
+                ("PinnedBuffer::zeroed", PinnedBuffer::<u8>::zeroed(10).map(drop)),
                 ("PinnedBuffer::from_slice", PinnedBuffer::from_slice(&[1]).map(drop)),
                 ("as_slice", pinned.as_slice().map(drop)),
             ];

@@ -189,7 +189,7 @@ fn threads_share_the_staging_memory() {
 fn pinned_memory_read_by_threads() {
     let stream = stream();
     let buffer = DeviceBuffer::from_slice(&stream, &[8i64; 3000]).unwrap();
-    let mut target = PinnedBuffer::<i64>::new(3000).unwrap();
+    let mut target = PinnedBuffer::<i64>::zeroed(3000).unwrap();
     for _ in 0..20 {
         buffer.copy_to_pinned(&stream, &mut target).unwrap();
         std::thread::scope(|scope| {

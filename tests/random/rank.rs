@@ -107,7 +107,7 @@ impl<'c> Rank<'c> {
         typed!(memory.kind(), T => {
             let all = T::of(memory).slice(0..memory.len());
             if pinned {
-                let mut target = PinnedBuffer::<T>::new(memory.len())?;
+                let mut target = PinnedBuffer::<T>::zeroed(memory.len())?;
                 all.copy_to_pinned(stream, &mut target)?;
                 Ok(target.as_slice()?.iter().map(|value| value.bits()).collect())
             } else {

@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 /// # fn main() -> gpucomm::Result<()> {
 /// let stream = Stream::new(Device::new(0)?)?;
 /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 3)?;
-/// let (input, output) = (PinnedBuffer::<f32>::new(3)?, PinnedBuffer::<f32>::new(3)?);
+/// let (input, output) = (PinnedBuffer::<f32>::zeroed(3)?, PinnedBuffer::<f32>::zeroed(3)?);
 /// let mut moved = None;
 /// let mut graph = stream.capture(|stream| {
 ///     let (input, mut output) = (stream.move_in(input)?, stream.move_in(output)?);
@@ -102,7 +102,7 @@ impl Graph {
     /// # let x = DeviceBuffer::from_slice(&stream, &[5; 4])?;
     /// let mut memory = None;
     /// let mut graph = stream.capture(|stream| {
-    ///     let mut output = stream.move_in(PinnedBuffer::<i32>::new(4)?)?;
+    ///     let mut output = stream.move_in(PinnedBuffer::<i32>::zeroed(4)?)?;
     ///     x.copy_to_pinned(stream, &mut output)?;
     ///     memory = Some(output);
     ///     Ok(())
@@ -132,7 +132,7 @@ impl Graph {
     /// # let mut x = DeviceBuffer::<i32>::zeroed(&stream, 4)?;
     /// let mut memory = None;
     /// let mut graph = stream.capture(|stream| {
-    ///     let input = stream.move_in(PinnedBuffer::<i32>::new(4)?)?;
+    ///     let input = stream.move_in(PinnedBuffer::<i32>::zeroed(4)?)?;
     ///     x.copy_from_pinned(stream, &input)?;
     ///     memory = Some(input);
     ///     Ok(())
@@ -172,7 +172,7 @@ impl<T: Element> GraphPinned<T> {
     /// # fn main() -> gpucomm::Result<()> {
     /// # let stream = Stream::new(Device::new(0)?)?;
     /// # stream.capture(|stream| {
-    /// let input = stream.move_in(PinnedBuffer::<i32>::new(4)?)?;
+    /// let input = stream.move_in(PinnedBuffer::<i32>::zeroed(4)?)?;
     /// assert_eq!((input.len(), input.is_empty()), (4, false));
     /// # Ok(())
     /// # })?;
@@ -221,7 +221,7 @@ impl<T: Element> GraphPinned<T> {
     /// let (x, y) = (DeviceBuffer::from_slice(&stream, &[1; 2])?, DeviceBuffer::from_slice(&stream, &[2; 2])?);
     /// let mut memory = None;
     /// let mut graph = stream.capture(|stream| {
-    ///     let mut output = stream.move_in(PinnedBuffer::<i32>::new(4)?)?;
+    ///     let mut output = stream.move_in(PinnedBuffer::<i32>::zeroed(4)?)?;
     ///     x.copy_to_pinned(stream, &mut output.slice_mut(..2))?;
     ///     y.copy_to_pinned(stream, &mut output.slice_mut(2..))?;
     ///     memory = Some(output);

@@ -7,7 +7,6 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::allocated::allocation::Allocation;
-use super::buffers::buffer::DeviceBuffer;
 use super::host::memory::PinnedMemory;
 use super::host::pinned::PinnedBuffer;
 use super::host::slice::PinnedSlice;
@@ -330,8 +329,6 @@ as_slices! {
     &Slice<'_, T> => Lent, Read;
     &SliceMut<'_, T> => Lent, Read;
     &mut SliceMut<'_, T> => LentMut, Write;
-    &DeviceBuffer<T> => Lent, Read;
-    &mut DeviceBuffer<T> => LentMut, Write;
 }
 
 impl<M: Lend> Lend for Option<M> {

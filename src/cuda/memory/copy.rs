@@ -1,12 +1,11 @@
 //! Copies: between host and device, and between devices.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::allocated::region::Region;
 use super::basics::values;
 use super::host::staging::Staged;
-use super::views::slice::{AsSlice, Slice};
+use super::views::slice::Slice;
 use super::views::slice_mut::SliceMut;
 use super::way::{Way, enqueue, reached, way_between};
 use crate::cuda::order::in_flight::ENTRY;
@@ -25,59 +24,6 @@ use crate::trace;
 const DEPTH: usize = 4;
 
 impl<T: Element> Slice<'_, T> {
-    /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
-    /// than the default timeout.
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let stream = Stream::new(Device::new(0)?)?;
-    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
-    /// let mut last = [0];
-    /// x.slice(2..).copy_to_slice(&stream, &mut last)?;
-    /// assert_eq!(last, [3]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Slice::copy_to_slice_within`].
-    pub fn copy_to_slice(&self, stream: &Stream, values: &mut [T]) -> Result<()> {
-        self.copy_to_slice_until("Slice::copy_to_slice", stream, values, &Deadline::after(default_timeout()))
-    }
-
-    /// Wraps `cudaMemcpyAsync`: copies to the host after the earlier work on `stream`, and waits for that, no longer
-    /// than `timeout`.
-    ///
-    /// What comes from an operation of a communicator that has failed or was aborted is not handed out as a result,
-    /// however often it is asked for: overwrite all of the buffer, or say
-    /// [`DeviceBuffer::accept`](crate::cuda::DeviceBuffer::accept).
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, Error, Stream};
-    /// # use std::time::Duration;
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let stream = Stream::new(Device::new(0)?)?;
-    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
-    /// let mut values = [0; 2];
-    /// match x.slice(..2).copy_to_slice_within(&stream, &mut values, Duration::from_secs(10)) {
-    ///     Ok(()) => assert_eq!(values, [1, 2]),
-    ///     Err(Error::Timeout { .. }) => eprintln!("the stream is late"),
-    ///     Err(error) => return Err(error),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for another length, or a stream of another device; why an operation of a communicator
-    /// has failed, such as [`Error::Aborted`]; what CUDA says; [`Error::Timeout`], after which a first part of `values` may
-    /// have been written, in whole elements of up to 64 KiB, and nothing more will be. [`Error::InvalidArgument`] also where what comes is no value
-    /// of a type that has invalid ones, such as `bool`; then nothing was written.
-    pub fn copy_to_slice_within(&self, stream: &Stream, values: &mut [T], timeout: Duration) -> Result<()> {
-        self.copy_to_slice_until("Slice::copy_to_slice_within", stream, values, &Deadline::after(timeout))
-    }
-
     /// The copy of `operation`.
     pub(crate) fn copy_to_slice_until(
         &self,
@@ -99,7 +45,7 @@ impl<T: Element> Slice<'_, T> {
     }
 
     /// The elements as a vector, for `operation`.
-    fn fetch(&self, operation: &'static str, stream: &Stream, deadline: &Deadline) -> Result<Vec<T>> {
+    pub(crate) fn fetch(&self, operation: &'static str, stream: &Stream, deadline: &Deadline) -> Result<Vec<T>> {
         let _current = reached(operation, self.region(), Access::Read, stream)?;
         let mut elements = Vec::<T>::with_capacity(self.len());
         let (region, to) = (self.region(), elements.as_mut_ptr().cast::<u8>());
@@ -111,44 +57,9 @@ impl<T: Element> Slice<'_, T> {
         unsafe { elements.set_len(self.len()) };
         Ok(elements)
     }
-
-    /// Wraps `cudaMemcpyAsync`: the elements as a vector, after the earlier work on `stream`. Waits for that, no
-    /// longer than the default timeout.
-    ///
-    /// # Errors
-    /// As [`Slice::copy_to_slice_within`].
-    pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
-        self.fetch("Slice::to_vec", stream, &Deadline::after(default_timeout()))
-    }
 }
 
 impl<T: Element> SliceMut<'_, T> {
-    /// Wraps `cudaMemcpyAsync`: copies from the host, after the earlier work on `stream`.
-    ///
-    /// `values` are read before this returns; the device may get them later. Waits only where so many copies are under
-    /// way on the stream already that its share of the memory to stage them in is used up (64 MiB), no longer than the
-    /// default timeout.
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let stream = Stream::new(Device::new(0)?)?;
-    /// let mut x = DeviceBuffer::<i32>::zeroed(&stream, 4)?;
-    /// for (at, mut part) in x.chunks_mut(2).enumerate() {
-    ///     part.copy_from_slice(&stream, &[at as i32, -1])?;
-    /// }
-    /// assert_eq!(x.to_vec(&stream)?, [0, -1, 1, -1]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for another length, or a stream of another device; [`Error::Timeout`], after which a
-    /// first part may be copied; what CUDA says.
-    pub fn copy_from_slice(&mut self, stream: &Stream, values: &[T]) -> Result<()> {
-        self.copy_from_slice_for("SliceMut::copy_from_slice", stream, values)
-    }
-
     /// The copy of `operation`.
     pub(crate) fn copy_from_slice_for(&mut self, operation: &'static str, stream: &Stream, values: &[T]) -> Result<()> {
         same_length(operation, self.len(), values.len())?;
@@ -157,38 +68,23 @@ impl<T: Element> SliceMut<'_, T> {
         unsafe { upload(operation, self.region(), stream, values.as_ptr().cast(), &Deadline::after(default_timeout())) }
     }
 
-    /// Wraps `cudaMemcpyAsync`, and `cudaMemcpyPeerAsync` between devices: copies device memory, without waiting.
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// let device = Device::new(0)?;
-    /// let peer = *Device::all()?.last().expect("at least one");
-    /// let (stream, peers) = (Stream::new(device)?, Stream::new(peer)?);
-    /// let theirs = DeviceBuffer::from_slice(&peers, &[1, 2, 3])?;
-    /// // From another device: the copy comes after what their stream does with it.
-    /// let mut own = DeviceBuffer::<i32>::zeroed(&stream, 5)?;
-    /// own.slice_mut(1..4).copy_from(&stream, &theirs)?;
-    /// assert_eq!(own.to_vec(&stream)?, [0, 1, 2, 3, 0]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for another length, or a stream of a third device, unless both are [mapped](crate::cuda::vmm) for it; what CUDA says.
-    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl AsSlice<'a, T>) -> Result<()> {
-        const OPERATION: &str = "SliceMut::copy_from";
-        let source = source.into();
-        same_length(OPERATION, self.len(), source.len())?;
+    /// The copy of `operation`.
+    pub(crate) fn copy_from_for(
+        &mut self,
+        operation: &'static str,
+        stream: &Stream,
+        source: Slice<'_, T>,
+    ) -> Result<()> {
+        same_length(operation, self.len(), source.len())?;
         let (to, from) = (self.region(), source.region());
-        let (way, _current) = way_between(OPERATION, to, from, stream)?;
+        let (way, _current) = way_between(operation, to, from, stream)?;
         if to.bytes == 0 {
             return Ok(());
         }
         let _waits = SharedDeadline::begin();
-        stream.room_or_part(ENTRY, OPERATION, default_timeout, || None)?;
+        stream.room_or_part(ENTRY, operation, default_timeout, || None)?;
         let _turns = stream.turns(
-            Waits { operation: OPERATION, timeout: default_timeout, refusal: || None },
+            Waits { operation, timeout: default_timeout, refusal: || None },
             [from.alloc.tracker(), to.alloc.tracker()],
         )?;
         let read = Source::of(from.alloc.lineage(), stream.history());

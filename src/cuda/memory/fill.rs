@@ -22,26 +22,6 @@ use crate::sys;
 const PIECE: usize = 64 << 10;
 
 impl<T: Element> SliceMut<'_, T> {
-    /// Wraps `cudaMemsetAsync`, `cuMemsetD16Async`, `cuMemsetD32Async` and `cuMemsetD2D32Async`: sets every element to
-    /// `value`, without waiting. What is larger than eight bytes, and has not the same in all of them, goes from the host, and then by copies.
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let stream = Stream::new(Device::new(0)?)?;
-    /// let mut x = DeviceBuffer::<u16>::zeroed(&stream, 5)?;
-    /// x.slice_mut(1..4).fill(&stream, 0xabcd)?;
-    /// assert_eq!(x.to_vec(&stream)?, [0, 0xabcd, 0xabcd, 0xabcd, 0]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a stream of another device; what CUDA says.
-    pub fn fill(&mut self, stream: &Stream, value: T) -> Result<()> {
-        self.fill_for("SliceMut::fill", stream, value)
-    }
-
     /// The fill of `operation`.
     pub(crate) fn fill_for(&mut self, operation: &'static str, stream: &Stream, value: T) -> Result<()> {
         let region = self.region();

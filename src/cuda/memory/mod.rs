@@ -10,6 +10,7 @@ pub(crate) mod fill;
 pub(crate) mod foreign;
 pub(crate) mod host;
 pub(crate) mod launch;
+pub(crate) mod methods;
 pub(crate) mod pinned_copy;
 pub(crate) mod views;
 pub(crate) mod way;

@@ -68,7 +68,7 @@ fn timeouts_say_what_is_waited_for() {
     let (worker, fate) = (Arc::<Knowing>::default(), Arc::<Fate>::default());
     let stream = Stream::new(Device::new(0).unwrap()).unwrap();
     let x = DeviceBuffer::from_slice(&stream, &[1, 2]).unwrap();
-    let (mut pinned, other) = (PinnedBuffer::new(2).unwrap(), Stream::new(stream.device()).unwrap());
+    let (mut pinned, other) = (PinnedBuffer::zeroed(2).unwrap(), Stream::new(stream.device()).unwrap());
     stream.synchronize().unwrap();
 
     let known = Arc::downgrade(&worker);
@@ -104,7 +104,7 @@ fn a_failure_is_told_when_nobody_writes_any_more() {
     let (worker, fate) = (Arc::<Knowing>::default(), Arc::<Fate>::default());
     let [stream, other] = [(); 2].map(|()| Stream::new(Device::new(0).unwrap()).unwrap());
     let mut x = DeviceBuffer::from_slice(&stream, &[1, 2]).unwrap();
-    let mut pinned = PinnedBuffer::new(2).unwrap();
+    let mut pinned = PinnedBuffer::zeroed(2).unwrap();
     stream.synchronize().unwrap();
     let known = Arc::downgrade(&worker);
     let known: Weak<dyn Worker> = known;

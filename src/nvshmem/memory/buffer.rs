@@ -1,6 +1,5 @@
 //! Buffers of symmetric memory.
 
-use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -9,8 +8,7 @@ use super::block::Block;
 use super::handle::Handle;
 use super::slice::{AsSymmetric, SymmetricSlice};
 use super::slice_mut::{AsSymmetricMut, SymmetricSliceMut};
-use crate::cuda::{Access, Address, or_panic};
-use crate::cuda::{AsSlice, AsSliceMut, Device, Lend, Lent, LentMut, LentUses, Slice, SliceMut, Stream};
+use crate::cuda::{Address, Allocation, Slice, SliceMut, device_methods, or_panic};
 use crate::element::{self, Element};
 #[cfg(doc)]
 use crate::error::Error;
@@ -23,6 +21,12 @@ use crate::nvshmem::state::wait_state::Awaited;
 ///
 /// On its own PE it is device memory like any other: copies, slices and operations of NCCL take it like a
 /// [`DeviceBuffer`](crate::DeviceBuffer). It borrows the context, which therefore cannot be finalized before.
+///
+/// [`slice`](Self::slice) lends elements of this PE, [`symmetric`](Self::symmetric) the same place on any PE.
+/// Each PE may split its buffer as it likes ([`into_split`](Self::into_split)): the memory counts as dropped
+/// when all parts are. The library knows the parts of other PEs by the address of this PE's part
+/// ([`as_raw`](Self::as_raw)). There is no way back from an address to a buffer: pass memory that other code
+/// has allocated to the functions of [`gpucomm::sys`](crate::sys).
 ///
 /// Dropping it waits for nothing and calls nothing that is collective: it is put down, and freed where all PEs come together
 /// next and all of them have dropped it. See [`Context::reclaim`].
@@ -37,9 +41,9 @@ use crate::nvshmem::state::wait_state::Awaited;
 /// let stream = Stream::new(ctx.device())?;
 /// let mut x = ctx.alloc::<f32>(4)?;
 /// x.copy_from_slice(&stream, &[1.0, 2.0, 3.0, 4.0])?;
-/// x.as_slice_mut().slice_mut(3..).fill(&stream, 0.0)?;
+/// x.slice_mut(3..).fill(&stream, 0.0)?;
 /// assert_eq!((x.len(), x.is_empty(), x.device()), (4, false, device));
-/// assert_eq!(x.as_slice().slice(2..).to_vec(&stream)?, [3.0, 0.0]);
+/// assert_eq!(x.slice(2..).to_vec(&stream)?, [3.0, 0.0]);
 /// // The same place, on every PE, and as what a collective writes.
 /// assert_eq!((x.as_symmetric().len(), x.symmetric(1..).len()), (4, 3));
 /// assert_eq!((x.as_symmetric_mut().len(), x.symmetric_mut(..2).len()), (4, 2));
@@ -49,7 +53,7 @@ use crate::nvshmem::state::wait_state::Awaited;
 /// x.fill(&stream, 5.0)?;
 /// let y = ctx.alloc::<f32>(4)?;
 /// x.copy_from(&stream, &y)?;
-/// x.as_slice().slice(..1).copy_to_slice(&stream, &mut first)?;
+/// x.slice(..1).copy_to_slice(&stream, &mut first)?;
 /// assert_eq!(first, [0.0]);
 /// # drop((x, y));
 /// # ctx.finalize()?;
@@ -63,9 +67,19 @@ pub struct SymmetricBuffer<'ctx, T: Element> {
     _context: PhantomData<(&'ctx (), T)>,
 }
 
-impl<T: Element> SymmetricBuffer<'_, T> {
+impl<'ctx, T: Element> SymmetricBuffer<'ctx, T> {
     pub(crate) fn new(block: Arc<Block>, address: Address, len: usize) -> Self {
         Self { block: Handle::new(block), address, len, _context: PhantomData }
+    }
+
+    fn allocation(&self) -> &Allocation {
+        &self.block.alloc
+    }
+
+    /// Another buffer over the same memory. The caller has checked that `len` elements lie at `address`,
+    /// and no other buffer shows any of them.
+    fn showing<U: Element>(&self, address: Address, len: usize) -> SymmetricBuffer<'ctx, U> {
+        SymmetricBuffer { block: self.block.clone(), address, len, _context: PhantomData }
     }
 
     /// The same buffer, which does not borrow the context: for who puts both into one struct. [`Context::finalize`] fails while it is there.
@@ -93,7 +107,7 @@ impl<T: Element> SymmetricBuffer<'_, T> {
         SymmetricBuffer { block: block.into_shared(), address, len, _context: PhantomData }
     }
 
-    /// Wraps `nvshmem_free`: frees the memory on all PEs, at once. Collective: all PEs do so with the same buffer, and what all of them have dropped before goes
+    /// Wraps `nvshmem_free`: frees the memory on all PEs, at once, unless a part of a buffer that was split is still there. Collective: all PEs do so with the same buffer, and what all of them have dropped before goes
     /// too. A buffer that is dropped is freed later, where all PEs come together for something else.
     ///
     /// ```
@@ -121,39 +135,6 @@ impl<T: Element> SymmetricBuffer<'_, T> {
         let what = "work that uses symmetric memory";
         inner.poll(OPERATION, &inner.deadline(), &Awaited::All, what, || inner.dropped.is_done())?;
         inner.meet(&Plan::new(OPERATION, Kind::Reclaim)).map(drop)
-    }
-
-    /// Elements on each PE.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The device of this PE's part.
-    pub fn device(&self) -> Device {
-        self.block.alloc.device()
-    }
-
-    /// The address of this PE's part, by which the library knows the parts of the others too. What is done with it is not tracked.
-    ///
-    /// There is no way back: memory is freed where all PEs have dropped it, by the number that they have counted at its allocation, and what streams do with it is known
-    /// from there. What other code has allocated goes to the functions of [`gpucomm::sys`](crate::sys), by its address.
-    pub fn as_raw(&self) -> *mut c_void {
-        self.address.ptr()
-    }
-
-    /// This PE's elements, to be read.
-    pub fn as_slice(&self) -> Slice<'_, T> {
-        Slice::of(&self.block.alloc, self.address, self.len)
-    }
-
-    /// This PE's elements, to be written.
-    pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
-        SliceMut::of(&self.block.alloc, self.address, self.len)
     }
 
     /// All elements, on any PE.
@@ -185,71 +166,30 @@ impl<T: Element> SymmetricBuffer<'_, T> {
         let (address, len) = (part.address(), part.len());
         SymmetricSliceMut::of(&self.block, address, len)
     }
-
-    /// Copies from the host to this PE's part; see [`SliceMut::copy_from_slice`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn copy_from_slice(&mut self, stream: &Stream, source: &[T]) -> Result<()> {
-        self.as_slice_mut().copy_from_slice(stream, source)
-    }
-
-    /// Copies this PE's part to the host, and waits; see [`Slice::copy_to_slice`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn copy_to_slice(&self, stream: &Stream, target: &mut [T]) -> Result<()> {
-        self.as_slice().copy_to_slice(stream, target)
-    }
-
-    /// This PE's elements on the host; waits. See [`Slice::to_vec`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
-        self.as_slice().to_vec(stream)
-    }
-
-    /// Copies from device memory to this PE's part; see [`SliceMut::copy_from`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn copy_from<'a>(&mut self, stream: &Stream, source: impl AsSlice<'a, T>) -> Result<()> {
-        self.as_slice_mut().copy_from(stream, source)
-    }
-
-    /// Sets every element of this PE's part; see [`SliceMut::fill`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn fill(&mut self, stream: &Stream, value: T) -> Result<()> {
-        self.as_slice_mut().fill(stream, value)
-    }
 }
 
-impl<'a, T: Element> AsSlice<'a, T> for &'a SymmetricBuffer<'_, T> {}
-impl<'a, T: Element> AsSlice<'a, T> for &'a mut SymmetricBuffer<'_, T> {}
-impl<'a, T: Element> AsSliceMut<'a, T> for &'a mut SymmetricBuffer<'_, T> {}
+device_methods! {
+    own ['ctx, T: Element] SymmetricBuffer<'ctx, T>, "SymmetricBuffer", cast SymmetricBuffer<'ctx, U>, (
+        "# use gpucomm::nvshmem::{Context, UniqueId};
+# use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream};
+# use std::time::Duration;
+# fn main() -> gpucomm::Result<()> {
+# let (device, id) = (Device::new(0)?, UniqueId::new()?);
+# // SAFETY: there is no other PE.
+# let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+# {
+# let stream = Stream::new(ctx.device())?;
+let mut x = ctx.alloc(4)?;
+x.copy_from_slice(&stream, &[1, 2, 3, 4])?;",
+        "# }
+# ctx.finalize()?;
+# Ok(())
+# }"
+    )
+}
+
 impl<'a, T: Element> AsSymmetric<'a, T> for &'a SymmetricBuffer<'_, T> {}
 impl<'a, T: Element> AsSymmetricMut<'a, T> for &'a mut SymmetricBuffer<'_, T> {}
-
-impl<'a, T: Element> From<&'a SymmetricBuffer<'_, T>> for Slice<'a, T> {
-    fn from(buffer: &'a SymmetricBuffer<'_, T>) -> Self {
-        buffer.as_slice()
-    }
-}
-
-impl<'a, T: Element> From<&'a mut SymmetricBuffer<'_, T>> for Slice<'a, T> {
-    fn from(buffer: &'a mut SymmetricBuffer<'_, T>) -> Self {
-        buffer.as_slice()
-    }
-}
-
-impl<'a, T: Element> From<&'a mut SymmetricBuffer<'_, T>> for SliceMut<'a, T> {
-    fn from(buffer: &'a mut SymmetricBuffer<'_, T>) -> Self {
-        buffer.as_slice_mut()
-    }
-}
 
 impl<'a, T: Element> From<&'a SymmetricBuffer<'_, T>> for SymmetricSlice<'a, T> {
     fn from(buffer: &'a SymmetricBuffer<'_, T>) -> Self {
@@ -260,30 +200,6 @@ impl<'a, T: Element> From<&'a SymmetricBuffer<'_, T>> for SymmetricSlice<'a, T> 
 impl<'a, T: Element> From<&'a mut SymmetricBuffer<'_, T>> for SymmetricSliceMut<'a, T> {
     fn from(buffer: &'a mut SymmetricBuffer<'_, T>) -> Self {
         buffer.as_symmetric_mut()
-    }
-}
-
-impl<T: Element> Lend for &SymmetricBuffer<'_, T> {
-    type Lent<'l> = Lent<'l, T>;
-
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.add(self.as_slice(), Access::Read);
-    }
-
-    fn lent<'l>(&self) -> Lent<'l, T> {
-        Lent::of(self.as_raw().cast(), self.len)
-    }
-}
-
-impl<T: Element> Lend for &mut SymmetricBuffer<'_, T> {
-    type Lent<'l> = LentMut<'l, T>;
-
-    fn uses<'s>(&'s self, uses: &mut LentUses<'s>) {
-        uses.add(self.as_slice(), Access::Write);
-    }
-
-    fn lent<'l>(&self) -> LentMut<'l, T> {
-        LentMut::of(self.as_raw().cast(), self.len)
     }
 }
 

@@ -19,8 +19,8 @@ use crate::nvshmem::memory::local::{AsLocal, AsLocalMut, Local};
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// # let stream = Stream::new(device)?;
 /// let there = ctx.alloc::<f32>(4)?;
-/// let mut batch = ctx.register(PinnedBuffer::<f32>::new(4)?)?;
-/// batch.as_mut_slice()?.copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+/// let mut batch = ctx.register(PinnedBuffer::<f32>::zeroed(4)?)?;
+/// batch.as_slice_mut()?.copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
 /// ctx.put_on_stream(&there, &batch, Pe(0), &stream)?;
 /// ctx.get_on_stream(batch.slice_mut(..2), there.symmetric(2..), Pe(0), &stream)?;
 /// // Waits for both.
@@ -33,12 +33,12 @@ use crate::nvshmem::memory::local::{AsLocal, AsLocalMut, Local};
 /// # }
 /// ```
 impl<T: Element> Registered<'_, PinnedBuffer<T>> {
-    /// The elements, after what uses them is done; see [`PinnedBuffer::as_mut_slice`].
+    /// The elements, after what uses them is done; see [`PinnedBuffer::as_slice_mut`].
     ///
     /// # Errors
     /// As there.
-    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
-        self.buffer_mut().as_mut_slice()
+    pub fn as_slice_mut(&mut self) -> Result<&mut [T]> {
+        self.buffer_mut().as_slice_mut()
     }
 
     /// The elements of `range`, to be written by devices; see [`PinnedBuffer::slice_mut`].

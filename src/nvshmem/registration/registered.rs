@@ -66,7 +66,7 @@ impl Context {
     /// ctx.put(&target, &source, Pe(0))?;
     /// assert_eq!(target.to_vec(&stream)?, [1, 2, 3]);
     /// // The host reads what was got.
-    /// let mut pinned = ctx.register(PinnedBuffer::<i32>::new(3)?)?;
+    /// let mut pinned = ctx.register(PinnedBuffer::<i32>::zeroed(3)?)?;
     /// ctx.get(&mut pinned, &target, Pe(0))?;
     /// assert_eq!(pinned.as_slice()?, [1, 2, 3]);
     /// # drop((source, target, pinned));

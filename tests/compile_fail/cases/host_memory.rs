@@ -106,7 +106,7 @@ mod pinned_used_after_it_moved_in {
             let moved = lent.move_in(input)?;
             x.copy_from_pinned(lent, &moved)
         })?;
-        input.as_mut_slice()?.fill(1.0);
+        input.as_slice_mut()?.fill(1.0);
         Ok(graph)
     }
 }

@@ -52,7 +52,7 @@ fn works<T: Sample>() {
     pool.copy_from(&stream, &x).unwrap();
     let mut y = own::<T>(stream.device(), GRAIN);
     y.copy_from(&other, &pool).unwrap();
-    let mut pinned = PinnedBuffer::<T>::new(len).unwrap();
+    let mut pinned = PinnedBuffer::<T>::zeroed(len).unwrap();
     y.copy_to_pinned(&other, &mut pinned).unwrap();
     let expected = |at: usize| if (begin..begin + 100).contains(&at) { T::ZERO } else { values[at] };
     assert!(pinned.as_slice().unwrap().iter().enumerate().all(|(at, value)| *value == expected(at)));

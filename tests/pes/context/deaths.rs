@@ -229,7 +229,7 @@ fn host_calls_behind_a_stream_that_waits_for_a_dead_one() {
             let options = StreamOptions { non_blocking: false, priority: 0 };
             let stream = Stream::with_options(seat.device, options).unwrap();
             let (mut to, signals) = (ctx.alloc::<u32>(8).unwrap(), ctx.alloc_signals(2).unwrap());
-            let pinned = PinnedBuffer::<u32>::new(8).unwrap();
+            let pinned = PinnedBuffer::<u32>::zeroed(8).unwrap();
             seat.meet();
             if seat.pe == 1 {
                 std::process::abort();
@@ -486,7 +486,7 @@ fn calls_behind_work_that_waits_for_the_dead_end_at_once() {
             let signals = ctx.alloc_signals(1).unwrap();
             let target = ctx.alloc::<u32>(4).unwrap();
             let registered = ctx.register(gpucomm::DeviceBuffer::<u32>::zeroed(&stream, 4).unwrap()).unwrap();
-            let dropped = ctx.register(PinnedBuffer::<u32>::new(4).unwrap()).unwrap();
+            let dropped = ctx.register(PinnedBuffer::<u32>::zeroed(4).unwrap()).unwrap();
             stream.synchronize().unwrap();
             seat.meet();
             if seat.pe == 1 {
@@ -523,7 +523,7 @@ fn work_that_waits_for_no_pe_goes_on_beside_a_death() {
             let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
             let stream = Stream::new(seat.device).unwrap();
             let mut to = ctx.alloc::<u32>(8).unwrap();
-            let own = PinnedBuffer::<u32>::new(8).unwrap();
+            let own = PinnedBuffer::<u32>::zeroed(8).unwrap();
             let registered = ctx.register(DeviceBuffer::<u32>::zeroed(&stream, 1 << 10).unwrap());
             seat.meet();
             match seat.pe {

@@ -549,7 +549,7 @@ fn drops_of_registered_memory_behind_work_that_does_not_end() {
         let stream = Stream::new(seat.device).unwrap();
         let (signals, target) = (ctx.alloc_signals(1).unwrap(), ctx.alloc::<u32>(4).unwrap());
         let registered: Vec<_> =
-            (0..60).map(|_| ctx.register(gpucomm::PinnedBuffer::<u32>::new(4).unwrap()).unwrap()).collect();
+            (0..60).map(|_| ctx.register(gpucomm::PinnedBuffer::<u32>::zeroed(4).unwrap()).unwrap()).collect();
         ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &stream).unwrap();
         for source in &registered {
             ctx.put_on_stream(&target, &**source, gpucomm::nvshmem::Pe(0), &stream).unwrap();
@@ -704,7 +704,7 @@ fn the_end_waits_for_forgotten_registered_memory() {
         let ctx = seat.start().unwrap();
         let stream = Stream::new(seat.device).unwrap();
         let source = ctx.alloc::<u32>(1000).unwrap();
-        let mut target = ctx.register(PinnedBuffer::<u32>::new(1000).unwrap()).unwrap();
+        let mut target = ctx.register(PinnedBuffer::<u32>::zeroed(1000).unwrap()).unwrap();
         stream.synchronize().unwrap();
         let gate = Gate::default();
         gate.hold(&stream).unwrap();

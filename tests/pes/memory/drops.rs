@@ -184,3 +184,53 @@ fn freed_by_all_at_once() {
         none.free(here.ctx).unwrap();
     });
 }
+
+/// Parts of a buffer, split elsewhere on each PE: the memory is freed when all parts are gone on all PEs.
+#[test]
+fn parts_are_freed_together() {
+    with_context(|here| {
+        let free = here.seat.gather(&here.seat.device.memory_info().unwrap().free.to_string());
+        let least = free.iter().map(|free| free.parse::<usize>().unwrap()).min().unwrap();
+        let bytes = least / 3 / here.n_pes();
+        let mut rng = here.rng_of("splits", here.pe());
+        for round in 0..10 {
+            let whole = here.ctx.alloc_uninit::<u8>(bytes).unwrap();
+            let (mut front, back) = whole.into_split(rng.usize(1000..bytes - 1000));
+            let (middle, mut end) = back.into_shared().into_split(rng.usize(..500));
+            front.slice_mut(..1000).fill(here.stream, round).unwrap();
+            end.fill(here.stream, round + 1).unwrap();
+            drop(middle);
+            // The other parts are still there, so this frees nothing.
+            here.ctx.reclaim().unwrap();
+            let other = here.ctx.alloc_uninit::<u8>(bytes).unwrap();
+            same("the front", &front.slice(..1000).to_vec(here.stream).unwrap(), &[round; 1000]);
+            same("the end", &end.slice(..100).to_vec(here.stream).unwrap(), &[round + 1; 100]);
+            drop(end);
+            other.free(here.ctx).unwrap();
+            front.free(here.ctx).unwrap();
+        }
+    });
+}
+
+/// Split memory, joined again: it is the same memory to other PEs.
+#[test]
+fn parts_are_joined() {
+    with_context(|here| {
+        let buffer = here.ctx.alloc::<u32>(100).unwrap();
+        let (other, _) = here.ctx.alloc::<u32>(100).unwrap().into_split(50);
+        let (front, back) = buffer.into_split(here.pe() + 1);
+        let (back, end) = back.into_split(10);
+        assert!(front.join(end).is_err());
+        assert!(other.join(back).is_err());
+        let (front, back) = here.ctx.alloc::<u32>(100).unwrap().into_split(here.pe() + 1);
+        let mut whole = front.join(back).unwrap();
+        assert_eq!(whole.len(), 100);
+        whole.fill(here.stream, here.pe() as u32).unwrap();
+        here.stream.synchronize().unwrap();
+        here.ctx.barrier_all().unwrap();
+        let (next, mut got) = (here.next(1), here.ctx.alloc::<u32>(100).unwrap());
+        here.ctx.get_on_stream(&mut got, &whole, next, here.stream).unwrap();
+        same("of the next", &got.to_vec(here.stream).unwrap(), &[next.0 as u32; 100]);
+        here.ctx.barrier_all().unwrap();
+    });
+}

@@ -101,7 +101,7 @@ fn what_a_put_with_a_signal_refuses() {
     with_contexts(&[1, 2], |here| {
         let (ctx, me) = (here.ctx, Pe(here.pe()));
         let (target, signals) = (ctx.alloc::<u32>(4).unwrap(), ctx.alloc_signals(1).unwrap());
-        let short = PinnedBuffer::<u32>::new(3).unwrap();
+        let short = PinnedBuffer::<u32>::zeroed(3).unwrap();
         let op = SignalOp::Set(1);
         let put = ctx.put_signal(&target, &short, signals.at(0), op, me);
         errors::argument(put, "Context::put_signal", "4 elements, as many as dest has", "3");
@@ -110,7 +110,7 @@ fn what_a_put_with_a_signal_refuses() {
         // Within a scope only what is the scope's own.
         let within = ctx.nonblocking(|_| ctx.signal_op(signals.at(0), op, me));
         assert!(matches!(within, Err(Error::InvalidUsage { operation: "Context::signal_op", .. })), "{within:?}");
-        let four = PinnedBuffer::<u32>::new(4).unwrap();
+        let four = PinnedBuffer::<u32>::zeroed(4).unwrap();
         let within = ctx.nonblocking(|_| ctx.put_signal(&target, &four, signals.at(0), op, me));
         assert!(matches!(within, Err(Error::InvalidUsage { operation: "Context::put_signal", .. })), "{within:?}");
         assert_eq!(ctx.signal_fetch(signals.at(0)).unwrap(), 0);

@@ -97,7 +97,7 @@ fn registered_pinned_memory() {
             let values = u32::vector(&mut rng, len);
             let mut registered = here.ctx.register(PinnedBuffer::from_slice(&values).unwrap()).unwrap();
             same("registered", registered.as_slice().unwrap(), &values);
-            registered.as_mut_slice().unwrap().fill(5);
+            registered.as_slice_mut().unwrap().fill(5);
             let on_device = here.ctx.alloc::<u32>(len).unwrap();
             here.ctx.put_on_stream(&on_device, &registered, Pe(here.pe()), here.stream).unwrap();
             // It waits for the stream.
@@ -110,9 +110,9 @@ fn registered_pinned_memory() {
         }
         // The same memory again and again, which the crate keeps.
         for _ in 0..20 {
-            drop(here.ctx.register(PinnedBuffer::<u8>::new(1 << 20).unwrap()).unwrap());
+            drop(here.ctx.register(PinnedBuffer::<u8>::zeroed(1 << 20).unwrap()).unwrap());
         }
-        std::mem::forget(here.ctx.register(PinnedBuffer::<u8>::new(100).unwrap()).unwrap());
+        std::mem::forget(here.ctx.register(PinnedBuffer::<u8>::zeroed(100).unwrap()).unwrap());
         here.settle();
     });
 }
@@ -128,7 +128,7 @@ fn strides_in_pinned_memory() {
         ctx.iput(&there, &source, Strides { dest: 1, source: 2 }, 5, Pe(here.pe())).unwrap();
         here.settle();
         for on_stream in [false, true] {
-            let (mut dest, strides) = (PinnedBuffer::<u32>::new(13).unwrap(), Strides { dest: 3, source: 1 });
+            let (mut dest, strides) = (PinnedBuffer::<u32>::zeroed(13).unwrap(), Strides { dest: 3, source: 1 });
             match on_stream {
                 true => ctx.iget_on_stream(&mut dest, &there, strides, 5, to, stream).unwrap(),
                 false => ctx.iget(&mut dest, &there, strides, 5, to).unwrap(),
@@ -147,7 +147,7 @@ fn graphs_have_pinned_memory_of_their_own() {
     with_contexts(&[1, 2], |here| {
         let (ctx, stream, to, from) = (here.ctx, here.stream, here.next(1), here.before(1));
         let there = ctx.alloc::<u32>(4).unwrap();
-        let source = PinnedBuffer::<u32>::new(4).unwrap();
+        let source = PinnedBuffer::<u32>::zeroed(4).unwrap();
         let captured = stream.capture(|stream| ctx.put_on_stream(&there, &source, to, stream));
         let error = captured.map(drop).expect_err("the host has it");
         assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
@@ -213,7 +213,7 @@ fn peers_of_another_host_want_registered_memory() {
 fn lengths_of_pinned_memory() {
     with_contexts(&[1], |here| {
         let there = here.ctx.alloc::<u16>(4).unwrap();
-        let mut pinned = PinnedBuffer::<u16>::new(3).unwrap();
+        let mut pinned = PinnedBuffer::<u16>::zeroed(3).unwrap();
         errors::argument(here.ctx.put(&there, &pinned, Pe(0)), "Context::put", "4 elements, as many as dest has", "3");
         let got = here.ctx.get(&mut pinned, &there, Pe(0));
         errors::argument(got, "Context::get", "4 elements, as many as source has", "3");

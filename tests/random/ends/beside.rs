@@ -37,7 +37,7 @@ pub fn calls(repeat: &str, devices: &[Device], rng: &mut Rng) {
         let device = devices[rng.usize(..devices.len())];
         match rng.u32(..6) {
             0 => within(repeat, "trim_pinned", limit, || {
-                drop(PinnedBuffer::<u8>::new(1 << 20).expect("pinned memory"));
+                drop(PinnedBuffer::<u8>::zeroed(1 << 20).expect("pinned memory"));
                 let trimmed = trim_pinned();
                 assert!(matches!(trimmed, Ok(_) | Err(Error::Timeout { .. })), "{trimmed:?}: {repeat}");
             }),

@@ -25,8 +25,8 @@ impl Guard {
                 buffer.fill(&stream, GUARD)?;
                 buffers.push(buffer);
             }
-            let mut memory = PinnedBuffer::new(len)?;
-            memory.as_mut_slice()?.fill(GUARD);
+            let mut memory = PinnedBuffer::zeroed(len)?;
+            memory.as_slice_mut()?.fill(GUARD);
             pinned.push(memory);
         }
         stream.synchronize()?;

@@ -167,8 +167,8 @@ impl<'c> Thing<'c> {
                 graph = Some(stream.capture(|lent| values(comm, item, &mut buffer, lent))?);
             }
             With::Pinned => {
-                let mut memory = PinnedBuffer::new(len)?;
-                memory.as_mut_slice()?.fill(own(comm, item));
+                let mut memory = PinnedBuffer::zeroed(len)?;
+                memory.as_slice_mut()?.fill(own(comm, item));
                 pinned = Some(memory);
             }
         }

@@ -65,9 +65,9 @@ impl Step for Write {
                 let pinned = stream.move_in(PinnedBuffer::from_slice(&values)?)?;
                 target.copy_from_pinned(&stream, &pinned)
             } else if self.pinned[me] {
-                let mut pinned = PinnedBuffer::<T>::new(values.len() + 2)?;
+                let mut pinned = PinnedBuffer::<T>::zeroed(values.len() + 2)?;
                 let mut part = pinned.slice_mut(1..=values.len());
-                part.as_mut_slice()?.copy_from_slice(&values);
+                part.as_slice_mut()?.copy_from_slice(&values);
                 target.copy_from_pinned(&stream, &part)
             } else {
                 target.copy_from_slice(&stream, &values)

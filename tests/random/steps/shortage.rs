@@ -40,7 +40,7 @@ impl Ask {
             Self::Mapped => PhysicalMemory::new(device, bytes)
                 .and_then(|memory| memory.map(&[Access::read_write(device)]))
                 .map(drop),
-            Self::Pinned => PinnedBuffer::<u8>::new(bytes).map(drop),
+            Self::Pinned => PinnedBuffer::<u8>::zeroed(bytes).map(drop),
         }
     }
 }

@@ -18,6 +18,29 @@ pub trait Cut: Sized {
 ///
 /// The parts do not overlap, and those of a view that is written live as long as what it was made of: a loop may hand each of them to
 /// another call of one [group](crate::group).
+///
+/// ```
+/// # use gpucomm::{Clique, Device, DeviceBuffer, Result, Stream, group};
+/// # fn main() -> Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// # clique.spmd(|comm| {
+/// # let stream = Stream::new(comm.device())?;
+/// // Each rank sends its number to all ranks, and receives theirs into parts of one buffer.
+/// let own = DeviceBuffer::from_slice(&stream, &[comm.rank() as u16; 10])?;
+/// let mut all = DeviceBuffer::<u16>::zeroed(&stream, 10 * comm.size())?;
+/// group(|g| {
+///     for (peer, part) in all.chunks_mut(10).enumerate() {
+///         g.send(comm, &own, peer, &stream)?;
+///         g.recv(comm, part, peer, &stream)?;
+///     }
+///     Ok(())
+/// })?;
+/// assert_eq!(all.slice(10 * comm.rank()..).to_vec(&stream)?[0], comm.rank() as u16);
+/// # Ok(())
+/// # })?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Chunks<V> {
     /// `None` where all parts were taken.
     rest: Option<V>,

@@ -1,16 +1,15 @@
 //! Buffers: device memory that is owned.
 
-use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::cuda::devices::device::Device;
 use crate::cuda::memory::allocated::allocation::Allocation;
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::memory::basics::bytes::bytes_of;
-use crate::cuda::memory::views::slice::{AsSlice, Slice};
-use crate::cuda::memory::views::slice_mut::{AsSliceMut, SliceMut};
+use crate::cuda::memory::methods::device::device_methods;
+use crate::cuda::memory::views::slice::Slice;
+use crate::cuda::memory::views::slice_mut::SliceMut;
 use crate::cuda::order::stream::Stream;
 use crate::element::{self, Element};
 use crate::error::Result;
@@ -128,40 +127,6 @@ impl<T: Element> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// How many elements.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The device that holds them.
-    #[inline]
-    pub fn device(&self) -> Device {
-        self.alloc.device()
-    }
-
-    /// The address on the device; null for an empty buffer. For calls of other libraries, which have to be ordered
-    /// against the uses of the buffer by yourself.
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let stream = Stream::new(Device::new(0)?)?;
-    /// let x = DeviceBuffer::<f32>::zeroed(&stream, 10)?;
-    /// // Another library gets the address when the zeros are there.
-    /// stream.synchronize()?;
-    /// assert!(!x.as_raw().is_null());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn as_raw(&self) -> *mut c_void {
-        self.address.ptr()
-    }
-
     /// Another buffer that shows the elements of `range`: the same memory, which is freed when the last of its buffers is gone.
     ///
     /// For programs that keep views of one allocation where no borrow can: parameters and the bucket that they lie in, say. Uses of
@@ -190,104 +155,27 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where the range does not lie within the buffer.
     pub unsafe fn alias(&self, range: impl RangeBounds<usize>) -> Result<Self> {
-        // SAFETY: as the caller promises.
-        unsafe { self.part("DeviceBuffer::alias", &range) }
+        let part = self.as_slice().slice_for("DeviceBuffer::alias", &range)?;
+        Ok(self.showing(part.region().address, part.len()))
     }
 
-    /// Another buffer that shows the elements of `range`, for `operation`.
-    ///
-    /// # Safety
-    /// As [`DeviceBuffer::alias`].
-    pub(crate) unsafe fn part(&self, operation: &'static str, range: &impl RangeBounds<usize>) -> Result<Self> {
-        let shown = self.as_slice().slice_for(operation, range)?.region();
-        let len = shown.bytes / size_of::<T>();
-        Ok(Self { alloc: Arc::clone(&self.alloc), address: shown.address, len, _elements: PhantomData })
-    }
-
-    /// The same memory from where this buffer begins, as so many elements of `U`. The caller has seen to it that no other buffer shows
-    /// any of them, and that they lie where such elements may.
-    pub(crate) fn with_len<U: Element>(self, len: usize) -> DeviceBuffer<U> {
-        DeviceBuffer { alloc: self.alloc, address: self.address, len, _elements: PhantomData }
-    }
-
-    /// All elements, to read.
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let stream = Stream::new(Device::new(0)?)?;
-    /// let x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4])?;
-    /// let (front, back) = x.as_slice().split_at(1);
-    /// assert_eq!((front.len(), back.to_vec(&stream)?), (1, vec![2, 3, 4]));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn as_slice(&self) -> Slice<'_, T> {
-        Slice::of(&self.alloc, self.address, self.len)
-    }
-
-    /// All elements, to write.
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let stream = Stream::new(Device::new(0)?)?;
-    /// fn clear_ends(mut x: gpucomm::cuda::SliceMut<'_, i32>, stream: &Stream) -> gpucomm::Result<()> {
-    ///     let last = x.len() - 1;
-    ///     x.slice_mut(..1).fill(stream, 0)?;
-    ///     x.slice_mut(last..).fill(stream, 0)
-    /// }
-    ///
-    /// let mut x = DeviceBuffer::from_slice(&stream, &[1, 2, 3])?;
-    /// clear_ends(x.as_slice_mut(), &stream)?;
-    /// assert_eq!(x.to_vec(&stream)?, [0, 2, 0]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
-        SliceMut::of(&self.alloc, self.address, self.len)
-    }
-
-    /// Takes the elements as they are, also where they come from an operation of a communicator that has failed or was
-    /// aborted: copies of them to the host report that no more. Waits until that communicator has stopped.
-    ///
-    /// ```
-    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let clique = Clique::init_all(&Device::all()?)?;
-    /// # clique.spmd(|comm| {
-    /// # let stream = Stream::new(comm.device())?;
-    /// let mut x = DeviceBuffer::from_slice(&stream, &[comm.rank() as f32; 10])?;
-    /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-    /// comm.aborter().abort("something else has failed");
-    /// // Nobody knows whether the sum was there before.
-    /// assert!(x.to_vec(&stream).is_err());
-    /// x.accept();
-    /// stream.accept();
-    /// println!("{:?}", x.to_vec(&stream)?);
-    /// # Ok(())
-    /// # })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn accept(&mut self) {
-        self.as_slice_mut().accept();
+    /// Another buffer over the same memory. The caller has checked that `len` elements lie at `address`,
+    /// and no other buffer shows any of them, or the caller has promised what [`alias`](Self::alias) says.
+    pub(crate) fn showing<U: Element>(&self, address: Address, len: usize) -> DeviceBuffer<U> {
+        DeviceBuffer { alloc: Arc::clone(&self.alloc), address, len, _elements: PhantomData }
     }
 }
 
-impl<'a, T: Element> AsSlice<'a, T> for &'a DeviceBuffer<T> {}
-impl<'a, T: Element> AsSliceMut<'a, T> for &'a mut DeviceBuffer<T> {}
-
-impl<'a, T: Element> From<&'a DeviceBuffer<T>> for Slice<'a, T> {
-    fn from(buffer: &'a DeviceBuffer<T>) -> Self {
-        buffer.as_slice()
-    }
-}
-
-impl<'a, T: Element> From<&'a mut DeviceBuffer<T>> for SliceMut<'a, T> {
-    fn from(buffer: &'a mut DeviceBuffer<T>) -> Self {
-        buffer.as_slice_mut()
-    }
+device_methods! {
+    own [T: Element] DeviceBuffer<T>, "DeviceBuffer", cast DeviceBuffer<U>, (
+        "# use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream};
+# use std::time::Duration;
+# fn main() -> gpucomm::Result<()> {
+# let stream = Stream::new(Device::new(0)?)?;
+let mut x = DeviceBuffer::from_slice(&stream, &[1, 2, 3, 4])?;",
+        "# Ok(())
+# }"
+    )
 }
 
 impl<T: Element> std::fmt::Debug for DeviceBuffer<T> {

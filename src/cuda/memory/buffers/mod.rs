@@ -1,6 +1,3 @@
-//! Buffers of devices: made, shown in parts, copied, split for good.
+//! Buffers of devices.
 
 pub(crate) mod buffer;
-mod copies;
-mod parts;
-mod slices;

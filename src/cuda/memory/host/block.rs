@@ -297,7 +297,7 @@ fn collect(size: usize, first: Option<u64>) -> Result<()> {
 /// ```
 /// # use gpucomm::PinnedBuffer;
 /// # fn main() -> gpucomm::Result<()> {
-/// let staging = PinnedBuffer::<u8>::new(1 << 20)?;
+/// let staging = PinnedBuffer::<u8>::zeroed(1 << 20)?;
 /// drop(staging);
 /// // Kept to be used again; this gives it back.
 /// let bytes = gpucomm::cuda::trim_pinned()?;

@@ -2,7 +2,6 @@
 
 pub(crate) mod block;
 pub(crate) mod memory;
-mod parts;
 pub(crate) mod pinned;
 pub(crate) mod slice;
 pub(crate) mod slice_mut;

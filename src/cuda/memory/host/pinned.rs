@@ -1,6 +1,5 @@
 //! Pinned memory of the host, that devices copy from and to without waiting.
 
-use std::ffi::c_void;
 use std::marker::PhantomData;
 
 use super::memory::PinnedMemory;
@@ -9,6 +8,8 @@ use super::slice_mut::PinnedSliceMut;
 use crate::cuda::devices::device::Device;
 use crate::cuda::memory::basics::address::Address;
 use crate::cuda::memory::basics::bytes::bytes_of;
+use crate::cuda::memory::methods::parts::part_methods;
+use crate::cuda::memory::methods::pinned::pinned_methods;
 use crate::element::{self, Element};
 use crate::error::Result;
 
@@ -27,7 +28,7 @@ use crate::error::Result;
 /// # if Device::count().is_err() { return Ok(()) }
 /// let stream = Stream::new(Device::new(0)?)?;
 /// let sources = [DeviceBuffer::from_slice(&stream, &[1, 2])?, DeviceBuffer::from_slice(&stream, &[3, 4])?];
-/// let mut all = PinnedBuffer::<i32>::new(4)?;
+/// let mut all = PinnedBuffer::<i32>::zeroed(4)?;
 /// for (source, part) in sources.iter().zip(all.chunks_mut(2)) {
 ///     source.copy_to_pinned(&stream, part)?;
 /// }
@@ -48,8 +49,8 @@ impl<T: Element> PinnedBuffer<T> {
     /// ```
     /// # use gpucomm::PinnedBuffer;
     /// # fn main() -> gpucomm::Result<()> {
-    /// let mut batch = PinnedBuffer::<f32>::new(1000)?;
-    /// batch.as_mut_slice()?[0] = 1.0;
+    /// let mut batch = PinnedBuffer::<f32>::zeroed(1000)?;
+    /// batch.as_slice_mut()?[0] = 1.0;
     /// assert_eq!((batch.len(), batch.is_empty(), batch.as_slice()?[..2].to_vec()), (1000, false, vec![1.0, 0.0]));
     /// # Ok(())
     /// # }
@@ -58,8 +59,8 @@ impl<T: Element> PinnedBuffer<T> {
     /// # Errors
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`InvalidArgument`](crate::Error::InvalidArgument) for a length whose bytes cannot be
     /// counted; what CUDA says.
-    pub fn new(len: usize) -> Result<Self> {
-        Self::make("PinnedBuffer::new", len)
+    pub fn zeroed(len: usize) -> Result<Self> {
+        Self::make("PinnedBuffer::zeroed", len)
     }
 
     fn make(operation: &'static str, len: usize) -> Result<Self> {
@@ -80,37 +81,11 @@ impl<T: Element> PinnedBuffer<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`PinnedBuffer::new`].
+    /// As [`PinnedBuffer::zeroed`].
     pub fn from_slice(values: &[T]) -> Result<Self> {
         let mut buffer = Self::make("PinnedBuffer::from_slice", values.len())?;
-        buffer.as_mut_slice()?.copy_from_slice(values);
+        buffer.as_slice_mut()?.copy_from_slice(values);
         Ok(buffer)
-    }
-
-    /// How many elements.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The address on the host, which devices use as well; null for an empty buffer. For calls of other libraries, which have to be
-    /// ordered against the copies to and from the buffer by yourself.
-    ///
-    /// ```
-    /// # use gpucomm::PinnedBuffer;
-    /// # fn main() -> gpucomm::Result<()> {
-    /// let pinned = PinnedBuffer::<u8>::new(100)?;
-    /// // Another library may give this to a copy of its own.
-    /// assert!(!pinned.as_raw().is_null());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn as_raw(&self) -> *mut c_void {
-        self.address().ptr()
     }
 
     pub(crate) fn address(&self) -> Address {
@@ -146,7 +121,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// # clique.spmd(|comm| {
     /// # let stream = Stream::new(comm.device())?;
     /// let mut x = DeviceBuffer::from_slice(&stream, &[comm.rank() as f32; 10])?;
-    /// let mut pinned = PinnedBuffer::<f32>::new(10)?;
+    /// let mut pinned = PinnedBuffer::<f32>::zeroed(10)?;
     /// comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
     /// x.copy_to_pinned(&stream, &mut pinned)?;
     /// comm.aborter().abort("something else has failed");
@@ -161,50 +136,27 @@ impl<T: Element> PinnedBuffer<T> {
     pub fn accept(&mut self) {
         self.memory.lineage().accept();
     }
+}
 
-    /// The elements, after the copies to them are done. Waits for those, no longer than the default timeout.
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let stream = Stream::new(Device::new(0)?)?;
-    /// let mut pinned = PinnedBuffer::<i32>::new(2)?;
-    /// DeviceBuffer::from_slice(&stream, &[1, 2])?.copy_to_pinned(&stream, &mut pinned)?;
-    /// assert_eq!(pinned.as_slice()?.iter().sum::<i32>(), 3);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Timeout`](crate::Error::Timeout); where the elements come from an operation of a communicator that has failed, each time why, such
-    /// as [`Aborted`](crate::Error::Aborted); [`InvalidArgument`](crate::Error::InvalidArgument) where they are no values of a type that has
-    /// invalid ones, such as `bool`, of which all are looked at each time; what CUDA says.
-    pub fn as_slice(&self) -> Result<&[T]> {
-        self.view().read("PinnedBuffer::as_slice")
-    }
+/// What examples begin and end with.
+macro_rules! begin {
+    () => {
+        "# use gpucomm::PinnedBuffer;
+# fn main() -> gpucomm::Result<()> {
+let mut x = PinnedBuffer::from_slice(&[1, 2, 3, 4])?;"
+    };
+}
+macro_rules! end {
+    () => {
+        "# Ok(())
+# }"
+    };
+}
 
-    /// The elements, after the copies to and from them are done. Waits for those, no longer than the default timeout.
-    ///
-    /// ```
-    /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let stream = Stream::new(Device::new(0)?)?;
-    /// let mut pinned = PinnedBuffer::from_slice(&[1, 2])?;
-    /// let mut x = DeviceBuffer::<i32>::zeroed(&stream, 2)?;
-    /// x.copy_from_pinned(&stream, &pinned)?;
-    /// // Waits until the copy has read what stands there.
-    /// pinned.as_mut_slice()?.fill(0);
-    /// assert_eq!(x.to_vec(&stream)?, [1, 2]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`PinnedBuffer::as_slice`]; say [`PinnedBuffer::accept`] to overwrite what a failed operation has left, and write
-    /// [bytes](PinnedSliceMut::into_bytes) over what is no value.
-    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
-        self.view_mut().write("PinnedBuffer::as_mut_slice")
-    }
+pinned_methods! { read [T: Element] PinnedBuffer<T>, "PinnedBuffer", '_, *mut, (begin!(), end!()) }
+pinned_methods! { write [T: Element] PinnedBuffer<T>, "PinnedBuffer", (begin!(), end!()) }
+part_methods! {
+    convert [T: Element] PinnedBuffer<T>, PinnedSlice, AsPinned, view, PinnedSliceMut, AsPinnedMut, view_mut
 }
 
 impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {

@@ -1,5 +1,4 @@
 //! Views of device memory.
 
-mod chunks;
 pub(crate) mod slice;
 pub(crate) mod slice_mut;
