@@ -114,7 +114,7 @@ pub use graphs::graph::Graph;
 pub use graphs::pinned::GraphPinned;
 #[cfg(feature = "nvshmem")]
 pub(crate) use memory::allocated::allocation::drop_deadline;
-pub(crate) use memory::allocated::allocation::{Allocation, FreeHook, Freed};
+pub(crate) use memory::allocated::allocation::{Allocation, FreeHook, Freed, Owner};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use memory::allocated::backing::Backing;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]

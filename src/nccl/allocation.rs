@@ -157,6 +157,9 @@ impl Communicator {
 
     /// Wraps `ncclMemAlloc` alone: like [`Communicator::alloc`], but no window, so that a rank allocates by itself.
     ///
+    /// NCCL allocates such memory for no communicator in particular. So operations of any communicator
+    /// take the buffer, such as those that were split from this one. Only this one can register it.
+    ///
     /// ```
     /// # use gpucomm::{Clique, Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {

@@ -119,7 +119,7 @@ impl<T: Element> Target<'_, T> {
             }
             Over::Buffer(region, is_window) => {
                 if region.alloc.owner() != inner.id {
-                    return wrong(&"memory of another communicator");
+                    return wrong(&"a buffer that belongs to another communicator; allocate it from this one");
                 }
                 // Of an empty rest, whose address is that of nothing, or of something else.
                 let base = Region { address: region.alloc.address(), ..region };

@@ -299,7 +299,8 @@ fn nothing_is_a_length() {
     });
 }
 
-/// A buffer belongs to the communicator that allocated it: its window is nothing to another one, not even to a part of it.
+/// A buffer belongs to the communicator that allocated it: its window is nothing to another one, not even to a part of it. Memory of
+/// `alloc_local` is no window, and works with all of them.
 #[test]
 fn buffers_of_another_communicator() {
     watched(60.0, || {
@@ -317,12 +318,16 @@ fn buffers_of_another_communicator() {
                 };
                 for foreign in [other, &part] {
                     refused(foreign.all_reduce(InPlace(&mut window), sum, stream));
-                    refused(foreign.all_reduce(InPlace(&mut local), sum, stream));
+                    local.fill(stream, 1.0)?;
+                    foreign.all_reduce(InPlace(&mut local), sum, stream)?;
+                    assert_eq!(local.to_vec(stream)?, [foreign.size() as f32; 8]);
                     refused(group(|g| g.all_reduce(foreign, InPlace(&mut window), ReduceOp::Sum, stream)));
                 }
                 // The other way round, too.
-                let mut of_part = part.alloc_local::<f32>(stream, 8)?;
+                let mut of_part = part.alloc::<f32>(stream, 8)?;
                 refused(comm.all_reduce(InPlace(&mut of_part), sum, stream));
+                let mut of_part = part.alloc_local::<f32>(stream, 8)?;
+                comm.all_reduce(InPlace(&mut of_part), sum, stream)?;
                 let operator = comm.pre_mul_sum(2.0f32)?;
                 let mut plain = zeros(stream, 8)?;
                 let foreign = ReduceOp::PreMul(&operator);

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-use super::allocated::allocation::{Allocation, FreeHook, Freed};
+use super::allocated::allocation::{Allocation, FreeHook, Freed, Owner};
 use super::basics::address::Address;
 use super::basics::bytes::bytes_of;
 use super::buffers::buffer::DeviceBuffer;
@@ -82,7 +82,7 @@ impl<T: Element> DeviceBuffer<T> {
         const OPERATION: &str = "DeviceBuffer::from_raw_parts";
         let (address, bytes) = check::<T>(OPERATION, device, ptr, len)?;
         let free = hook(OPERATION, owner)?;
-        Ok(Self::of(Allocation::external(address, bytes, device, 0, free), len))
+        Ok(Self::of(Allocation::external(address, bytes, device, Owner::Anybody, free), len))
     }
 }
 

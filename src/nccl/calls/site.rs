@@ -38,7 +38,7 @@ impl<'a> Site<'a> {
     #[inline]
     fn check_region(&self, what: &'static str, region: Region<'a>, access: Access) -> Result<Region<'a>> {
         let is_within_reach = region.alloc.serves(self.comm.device, access);
-        let is_owned = [0, self.comm.id].contains(&region.alloc.owner());
+        let is_owned = region.alloc.admits(self.comm.id);
         if is_within_reach && is_owned && !self.comm.windows.is_cut(&region) {
             return Ok(region);
         }
@@ -55,7 +55,8 @@ impl<'a> Site<'a> {
         } else {
             (
                 "memory of this communicator",
-                "a CommBuffer of another communicator: allocate it from this one, or use a DeviceBuffer, which works with any",
+                "a buffer that belongs to another communicator; allocate it from this one, or use a DeviceBuffer, which works with any \
+                 communicator",
             )
         };
         Error::argument(self.operation, what, expected, got)

@@ -13,7 +13,7 @@ use super::register;
 use super::retire;
 #[cfg(nccl_ge_2_27)]
 use super::retire::Member;
-use crate::cuda::{Address, Allocation, FreeHook, SliceMut, Stream, undisturbing};
+use crate::cuda::{Address, Allocation, FreeHook, Owner, SliceMut, Stream, undisturbing};
 #[cfg(nccl_ge_2_27)]
 use crate::cuda::{Freed, Uses, restoring};
 use crate::element::Element;
@@ -77,6 +77,11 @@ impl<'a> Memory<'a> {
 
     /// Hands the memory on to an allocation that frees it: of a window with this number, if it is one.
     fn into_allocation(self, operation: &'static str, window: Option<u64>) -> Result<Arc<Allocation>> {
+        let owner = Owner::Only(self.inner.id);
+        self.into_allocation_of(owner, operation, window)
+    }
+
+    fn into_allocation_of(self, whose: Owner, operation: &'static str, window: Option<u64>) -> Result<Arc<Allocation>> {
         let memory = ManuallyDrop::new(self);
         let owner = Arc::clone(memory.inner);
         let free: FreeHook = match window {
@@ -87,13 +92,7 @@ impl<'a> Memory<'a> {
                 }
             }),
         };
-        let alloc = Allocation::external(
-            Address::new(memory.ptr),
-            memory.size.used,
-            memory.inner.device,
-            memory.inner.id,
-            free,
-        );
+        let alloc = Allocation::external(Address::new(memory.ptr), memory.size.used, memory.inner.device, whose, free);
         let place = (memory.ptr.addr(), memory.size.pages);
         match window {
             Some(number) if !memory.inner.windows.lay_over(&alloc, place, number) => {
@@ -145,7 +144,10 @@ fn begin<T: Element>(
 pub(crate) fn local<T: Element>(inner: &Arc<Inner>, stream: &Stream, len: usize) -> Result<Arc<Allocation>> {
     let size = begin::<T>(LOCAL, &[inner], &[stream], len)?;
     drop(inner.begin_call(LOCAL)?);
-    zeros::<T>(LOCAL, Memory::new(inner, size)?.into_allocation(LOCAL, None)?, stream, len)
+    // `ncclMemAlloc` takes no communicator, and without a window no communicator knows the memory: it is
+    // like that of `nccl::alloc`, which any communicator may use.
+    let memory = Memory::new(inner, size)?.into_allocation_of(Owner::Open(inner.id), LOCAL, None)?;
+    zeros::<T>(LOCAL, memory, stream, len)
 }
 
 /// The same allocation, whose `len` elements are zeroed.
@@ -348,7 +350,8 @@ fn zero(operation: &'static str, memory: &[Memory<'_>]) -> Result<()> {
     let mut streams = Vec::with_capacity(memory.len());
     for Memory { ptr, size, inner } in memory {
         let stream = Stream::new(inner.device)?;
-        let shown = Allocation::external(Address::new(*ptr), size.pages, inner.device, 0, Box::new(|_| {}));
+        let shown =
+            Allocation::external(Address::new(*ptr), size.pages, inner.device, Owner::Anybody, Box::new(|_| {}));
         SliceMut::<u8>::of(&shown, shown.address(), size.pages).fill_for(operation, &stream, 0)?;
         streams.push((stream, inner.timeout()));
     }

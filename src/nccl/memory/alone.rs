@@ -1,6 +1,6 @@
 //! Memory of NCCL that belongs to no communicator.
 
-use crate::cuda::{Address, Allocation, DeviceBuffer, Stream};
+use crate::cuda::{Address, Allocation, DeviceBuffer, Owner, Stream};
 use crate::default_timeout;
 use crate::element::Element;
 use crate::error::Result;
@@ -44,7 +44,8 @@ pub fn alloc<T: Element>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>>
     reclaim::start(OPERATION)?;
     let ptr = block::allocate(device, size, default_timeout())?;
     let free = Box::new(reclaim::free_unowned);
-    let mut buffer = DeviceBuffer::of(Allocation::external(Address::new(ptr), size.used, device, 0, free), len);
+    let mut buffer =
+        DeviceBuffer::of(Allocation::external(Address::new(ptr), size.used, device, Owner::Anybody, free), len);
     buffer.as_slice_mut().fill_for(OPERATION, stream, T::ZERO)?;
     Ok(buffer)
 }

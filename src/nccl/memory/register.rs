@@ -65,7 +65,9 @@ pub(super) fn kept(operation: &'static str, inner: &Inner, region: &Region<'_>) 
         return wrong(&format_args!("{} of rank {}", inner.device, inner.rank), &region.device());
     }
     if region.alloc.owner() != 0 && region.alloc.owner() != inner.id {
-        return wrong(&"memory of this communicator", &"a CommBuffer of another communicator");
+        let got = "a buffer that belongs to another communicator; allocate it from this one, or by nccl::alloc, whose memory works with any \
+                   communicator";
+        return wrong(&"memory of this communicator", &got);
     }
     match region.alloc.keep() {
         Some(memory) => Ok(memory),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cuda::{Access, Address, Allocation, Device, Lend, LentUses, Slice, SliceMut};
+use crate::cuda::{Access, Address, Allocation, Device, Lend, LentUses, Owner, Slice, SliceMut};
 
 /// Words that a PE has to say at a time.
 pub(super) const WORDS: usize = 64;
@@ -29,7 +29,7 @@ impl Board {
 
     /// Over so many bytes at `address`, which the library frees when it ends.
     pub(crate) fn new(address: Address, device: Device, n_pes: usize) -> Self {
-        let alloc = Allocation::external(address, Self::bytes(n_pes), device, 0, Box::new(drop));
+        let alloc = Allocation::external(address, Self::bytes(n_pes), device, Owner::Anybody, Box::new(drop));
         let with = (0..n_pes).map(|_| AtomicU64::new(0)).collect();
         Self { alloc, n_pes, rounds: AtomicU64::new(0), with }
     }

@@ -65,6 +65,19 @@ pub(crate) trait Shown: Any + Send + Sync {
     fn let_go(self: Arc<Self>);
 }
 
+/// Who made the memory, by a number that no other owner has, and who may use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Nobody has made it for itself, and anybody may use it.
+    Anybody,
+    /// This one, and anybody may use it.
+    #[cfg_attr(not(feature = "nccl"), allow(dead_code))]
+    Open(u64),
+    /// This one alone may use it.
+    #[cfg_attr(not(feature = "nccl"), allow(dead_code))]
+    Only(u64),
+}
+
 enum Kind {
     /// No memory: zero bytes.
     Empty,
@@ -87,8 +100,7 @@ pub(crate) struct Allocation {
     address: Address,
     bytes: usize,
     device: Device,
-    /// Whose it is: a number that means something to whoever made it; 0: anybody's.
-    owner: u64,
+    owner: Owner,
     /// Taken by the destructor.
     kind: Kind,
     /// Taken by the destructor, too.
@@ -109,7 +121,7 @@ enum Book {
 pub(crate) type Reach = Box<[(Device, bool)]>;
 
 impl Allocation {
-    fn make(address: Address, bytes: usize, device: Device, owner: u64, kind: Kind) -> Arc<Self> {
+    fn make(address: Address, bytes: usize, device: Device, owner: Owner, kind: Kind) -> Arc<Self> {
         let book = Book::Own(Known::new());
         Arc::new_cyclic(|me| Self::with(me.clone(), (address, bytes, device), owner, kind, book, None))
     }
@@ -122,13 +134,13 @@ impl Allocation {
 
     /// Memory of others, which nobody here frees, nor keeps alive.
     pub(super) fn unkept(place: (Address, usize, Device), known: Known) -> Self {
-        Self::with(Weak::new(), place, 0, Kind::Empty, Book::Own(known), None)
+        Self::with(Weak::new(), place, Owner::Anybody, Kind::Empty, Book::Own(known), None)
     }
 
     fn with(
         me: Weak<Self>,
         (address, bytes, device): (Address, usize, Device),
-        owner: u64,
+        owner: Owner,
         kind: Kind,
         book: Book,
         reach: Option<Reach>,
@@ -156,7 +168,7 @@ impl Allocation {
     pub(crate) fn new(operation: &'static str, stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
         let device = stream.device();
         if bytes == 0 {
-            return Ok(Self::make(Address::new(std::ptr::null_mut()), 0, device, 0, Kind::Empty));
+            return Ok(Self::make(Address::new(std::ptr::null_mut()), 0, device, Owner::Anybody, Kind::Empty));
         }
         // Before the pool is made: a capture would not survive that.
         stream.ready(operation)?;
@@ -168,7 +180,7 @@ impl Allocation {
                 let code = unsafe { sys::cudaMalloc(&raw mut ptr, bytes) };
                 check_memory("cudaMalloc", code, bytes, || device.to_string())
             })?;
-            return Ok(Self::make(Address::new(ptr), bytes, device, 0, Kind::Malloc));
+            return Ok(Self::make(Address::new(ptr), bytes, device, Owner::Anybody, Kind::Malloc));
         };
         scarce::persist(device, default_timeout(), || {
             stream.room_for_one(operation, default_timeout)?;
@@ -177,7 +189,7 @@ impl Allocation {
             stream.count(ENTRY);
             check_memory("cudaMallocFromPoolAsync", code, bytes, || device.to_string())
         })?;
-        let made = Self::make(Address::new(ptr), bytes, device, 0, Kind::Pool(stream.clone()));
+        let made = Self::make(Address::new(ptr), bytes, device, Owner::Anybody, Kind::Pool(stream.clone()));
         // The memory exists only from this point of the stream on.
         made.note(Access::Write, stream);
         Ok(made)
@@ -185,8 +197,7 @@ impl Allocation {
 
     /// Memory that somebody else allocated: `bytes` at `address`, on `device`. `free` is called once,
     /// when the last handle is gone, with the uses that may not be done yet. It must not panic.
-    /// `owner` is a number that no other owner has; 0: anybody may use it.
-    pub(crate) fn external(address: Address, bytes: usize, device: Device, owner: u64, free: FreeHook) -> Arc<Self> {
+    pub(crate) fn external(address: Address, bytes: usize, device: Device, owner: Owner, free: FreeHook) -> Arc<Self> {
         Self::make(address, bytes, device, owner, Kind::External(free, None))
     }
 
@@ -198,7 +209,7 @@ impl Allocation {
         free: FreeHook,
         leaked: LeakHook,
     ) -> Arc<Self> {
-        Self::make(address, bytes, device, 0, Kind::External(free, Some(leaked)))
+        Self::make(address, bytes, device, Owner::Anybody, Kind::External(free, Some(leaked)))
     }
 
     /// Memory of `device` that `shown` shows at `address` to the devices of `reach`, and of which `known` is kept, which the memory has in
@@ -212,7 +223,7 @@ impl Allocation {
     ) -> Arc<Self> {
         known.show(bytes);
         let (kind, book) = (Kind::Mapped(shown), Book::Shared(known));
-        Arc::new_cyclic(|me| Self::with(me.clone(), (address, bytes, device), 0, kind, book, Some(reach)))
+        Arc::new_cyclic(|me| Self::with(me.clone(), (address, bytes, device), Owner::Anybody, kind, book, Some(reach)))
     }
 
     #[inline]
@@ -250,7 +261,17 @@ impl Allocation {
     /// Whose it is; 0: anybody's.
     #[inline]
     pub(crate) fn owner(&self) -> u64 {
-        self.owner
+        match self.owner {
+            Owner::Anybody => 0,
+            Owner::Open(owner) | Owner::Only(owner) => owner,
+        }
+    }
+
+    /// Whether the one with this number may use it.
+    #[inline]
+    #[cfg(feature = "nccl")]
+    pub(crate) fn admits(&self, user: u64) -> bool {
+        if let Owner::Only(owner) = self.owner { owner == user } else { true }
     }
 
     /// Whoever made it goes on knowing it for a while when it is gone, and all uses are done.
