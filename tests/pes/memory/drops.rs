@@ -193,9 +193,9 @@ fn parts_are_freed_together() {
         let least = free.iter().map(|free| free.parse::<usize>().unwrap()).min().unwrap();
         let bytes = least / 3 / here.n_pes();
         let mut rng = here.rng_of("splits", here.pe());
-        for round in 0..10 {
+        for round in 0..5 {
             let whole = here.ctx.alloc_uninit::<u8>(bytes).unwrap();
-            let (mut front, back) = whole.into_split(rng.usize(1000..bytes - 1000));
+            let (mut front, back) = whole.into_split(bytes - rng.usize(1000..2000));
             let (middle, mut end) = back.into_shared().into_split(rng.usize(..500));
             front.slice_mut(..1000).fill(here.stream, round).unwrap();
             end.fill(here.stream, round + 1).unwrap();
