@@ -557,7 +557,7 @@ impl Reason {
     /// # use gpucomm::{Clique, Device, Error};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let clique = Clique::init_all(&Device::all()?)?;
-    /// clique.abort("the user wants to stop");
+    /// clique.rank(0).aborter().abort("the user wants to stop");
     /// let Err(Error::Aborted { reason, .. }) = clique.rank(1).async_error() else { panic!("it has ended") };
     /// assert!(matches!(reason.cause(), Some(Error::Aborted { operation: "abort", .. })));
     /// # Ok(())
