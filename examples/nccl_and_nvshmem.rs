@@ -61,8 +61,8 @@ fn run(place: &Path, rank: usize, size: usize) -> Result<(), Box<dyn Error>> {
     comm.all_reduce(InPlace(&mut sums), ReduceOp::Sum, &stream)?;
     // The put comes behind it, on the same stream; the barrier behind the puts of all PEs.
     let right = Pe((rank + 1) % size);
-    ctx.put_on_stream(&from_left, &sums, right, &stream)?;
-    ctx.barrier_all_on_stream(&stream)?;
+    ctx.on(&stream).put(&from_left, &sums, right)?;
+    ctx.on(&stream).barrier_all()?;
 
     let expected = (1..=size).sum::<usize>() as f32;
     assert!(sums.to_vec(&stream)?.iter().all(|&value| value == expected), "rank {rank}: wrong sum");
@@ -73,7 +73,7 @@ fn run(place: &Path, rank: usize, size: usize) -> Result<(), Box<dyn Error>> {
     assert_eq!(from_left.to_vec(&stream)?[LEN - 1], (size - 1) as f32);
 
     drop((sums, from_left));
-    assert!(ctx.finalize()?.is_empty());
+    assert!(ctx.close()?.is_empty());
     comm.close(Duration::from_secs(30))?;
     Ok(())
 }

@@ -79,9 +79,9 @@ fn run(builder: ContextBuilder) -> Result<(), Box<dyn Error>> {
     for step in 1..n_pes {
         let (goes, comes) = ((pe + n_pes + 1 - step) % n_pes, (pe + n_pes - step) % n_pes);
         let elements = all.symmetric(part(goes));
-        ctx.put_signal_on_stream(elements, elements, came.at(goes), SignalOp::Set(1), right, &stream)?;
+        ctx.on(&stream).put_signal(elements, elements, came.at(goes), SignalOp::Set(1), right)?;
         // Later work of this stream finds the part here.
-        ctx.signal_wait_until_on_stream(came.at(comes), Comparison::Eq, 1, (), &stream)?;
+        ctx.on(&stream).signal_wait_until(came.at(comes), Comparison::Eq, 1, ())?;
     }
     let by_ring = all.to_vec(&stream)?;
 
@@ -90,8 +90,8 @@ fn run(builder: ContextBuilder) -> Result<(), Box<dyn Error>> {
     source.copy_from_slice(&stream, &mine)?;
     all.fill(&stream, 0)?;
     let mut world = ctx.world()?;
-    world.barrier_on_stream(&stream)?;
-    world.fcollect_on_stream(&mut all, &source, &stream)?;
+    world.on(&stream).barrier()?;
+    world.on(&stream).fcollect(&mut all, &source)?;
     let by_team = all.to_vec(&stream)?;
 
     let expected: Vec<u32> = (0..(n_pes * PART) as u32).collect();
@@ -99,6 +99,6 @@ fn run(builder: ContextBuilder) -> Result<(), Box<dyn Error>> {
     assert_eq!(by_team, expected, "PE {pe}: the collective");
     // What is dropped is freed where all PEs come together; the end is such a place, and says what was not given back.
     drop((all, came, source, world));
-    assert!(ctx.finalize()?.is_empty());
+    assert!(ctx.close()?.is_empty());
     Ok(())
 }

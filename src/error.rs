@@ -14,8 +14,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Every error of this crate. `operation` is the name of the C function or of the method that failed.
 ///
-/// An error that follows from another one, such as that of each later call after a communicator has ended, has the first one as its
-/// [`source`](std::error::Error::source).
+/// An error that follows from another one, such as that of each later call after a communicator has ended, leads to the first one: its
+/// [`source`](std::error::Error::source) is a [`Cause`], and the source of that is the first error.
 ///
 /// Its `Debug` form is one line too, the text and the name of the variant, so that a `main` that returns it ends with something that can be read:
 ///
@@ -24,10 +24,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let error = Error::Unsupported { operation: "split", needs: "NCCL 2.18 or newer".into() };
 /// assert_eq!(format!("Error: {error:?}"), "Error: split: not supported: needs NCCL 2.18 or newer [Unsupported]");
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// This machine has no GPU that can be used. Match on it to fall back to the CPU or to one device.
+    #[error("{operation}: no usable GPU: {reason}")]
     NoDevice {
         /// What was asked for.
         operation: &'static str,
@@ -36,6 +37,7 @@ pub enum Error {
     },
 
     /// The installed driver is older than the CUDA runtime needs.
+    #[error("{operation}: the driver is too old: it supports CUDA {driver}, the runtime is {runtime}")]
     DriverTooOld {
         /// What was asked for.
         operation: &'static str,
@@ -46,6 +48,7 @@ pub enum Error {
     },
 
     /// Memory of the device, or pinned memory of the host, is used up.
+    #[error("{operation}: out of memory: {bytes} bytes asked for on {place}")]
     OutOfMemory {
         /// What was asked for.
         operation: &'static str,
@@ -56,6 +59,7 @@ pub enum Error {
     },
 
     /// A call of the CUDA runtime or driver failed.
+    #[error("{operation}: CUDA error {code} ({name}): {message}")]
     Cuda {
         /// The C function.
         operation: &'static str,
@@ -71,6 +75,7 @@ pub enum Error {
     /// gives this error from now on. What was on its way there is lost, and its memory too. Other devices go on where the
     /// driver lets them: on H200s with driver 580 a kernel that traps takes all devices of the process with it. To use it again
     /// takes a new process.
+    #[error("{operation}: device {device} is lost: CUDA error {code} ({name}): {message}")]
     DeviceLost {
         /// The C function that said so.
         operation: &'static str,
@@ -85,6 +90,7 @@ pub enum Error {
     },
 
     /// A call of NCCL failed.
+    #[error("{operation}: NCCL error {code} ({message}){}", last.iter().map(|last| format!(": {last}")).collect::<String>())]
     Nccl {
         /// The C function.
         operation: &'static str,
@@ -99,6 +105,7 @@ pub enum Error {
     },
 
     /// A call of NVSHMEM failed.
+    #[error("{operation}: NVSHMEM error {code} ({message})")]
     Nvshmem {
         /// The C function.
         operation: &'static str,
@@ -109,6 +116,7 @@ pub enum Error {
     },
 
     /// An argument cannot be right: nothing was submitted.
+    #[error("{operation}: {what}: expected {expected}, got {got}")]
     InvalidArgument {
         /// The method.
         operation: &'static str,
@@ -123,6 +131,7 @@ pub enum Error {
     /// Ranks of one communicator issued calls that do not belong together, or others wait for one that has left: it has
     /// closed its communicator, or its program has returned from [`Clique::spmd`](crate::Clique::spmd). Nothing that disagrees was
     /// submitted; the communicator is aborted on every rank, and all of them report the same, each with its own `operation`.
+    #[error("{operation}: rank {rank} disagrees with rank {peer}: expected {expected}, got {got}")]
     Disagreement {
         /// The method of the call that reports it.
         operation: &'static str,
@@ -142,6 +151,7 @@ pub enum Error {
 
     /// The operation was not done within its deadline. Where that has ended a communicator, others are told by
     /// [`Error::Aborted`], with this as the source.
+    #[error("{operation}: not done within {timeout:?}: {detail}")]
     Timeout {
         /// The method.
         operation: &'static str,
@@ -157,36 +167,44 @@ pub enum Error {
     },
 
     /// A request of a world was cancelled before it began.
+    #[error("{operation}: cancelled before it began")]
     Cancelled {
         /// The method.
         operation: &'static str,
     },
 
     /// The communicator was aborted, by this rank or because another one failed.
+    #[error("{operation}: the communicator was aborted: {reason}")]
     Aborted {
         /// The method.
         operation: &'static str,
         /// Why it was aborted.
-        reason: Reason,
+        #[source]
+        reason: Cause,
     },
 
     /// The communicator was [revoked](crate::nccl::Communicator::revoke): others can be made of it.
+    #[error("{operation}: the communicator was revoked: {reason}")]
     Revoked {
         /// The method.
         operation: &'static str,
         /// Why it was revoked.
-        reason: Reason,
+        #[source]
+        reason: Cause,
     },
 
     /// The communicator is [suspended](crate::nccl::Communicator::suspend): it can be resumed.
+    #[error("{operation}: the communicator is suspended: {reason}")]
     Suspended {
         /// The method.
         operation: &'static str,
         /// Why it was suspended.
-        reason: Reason,
+        #[source]
+        reason: Cause,
     },
 
     /// A rank that others wait for in an [`Exchange`](crate::exchange::Exchange) has ended, and will not come.
+    #[error("{operation}: rank {rank} {how}")]
     Departed {
         /// The method.
         operation: &'static str,
@@ -197,6 +215,7 @@ pub enum Error {
     },
 
     /// What ranks tell each other outside NCCL could not be told: the [`Store`](crate::exchange::Store) of an exchange failed, or refused.
+    #[error("{operation}: {key:?}: {reason}")]
     Exchange {
         /// The method.
         operation: &'static str,
@@ -207,6 +226,7 @@ pub enum Error {
     },
 
     /// There is no multicast, or not this: [`Refusal`](crate::cuda::multicast::Refusal) tells the reasons apart, and says what to do.
+    #[error("{operation}: {detail}: {why}")]
     Multicast {
         /// The method, or the C function.
         operation: &'static str,
@@ -217,6 +237,7 @@ pub enum Error {
     },
 
     /// The installation cannot do this.
+    #[error("{operation}: not supported: needs {needs}")]
     Unsupported {
         /// The method.
         operation: &'static str,
@@ -225,6 +246,10 @@ pub enum Error {
     },
 
     /// The running library is older than the headers that this program was built with.
+    #[error(
+        "{library} {running} is running, but this program was built for {built}: \
+         use {library} {built} or newer at run time, or build against {running}"
+    )]
     LibraryTooOld {
         /// The method that compares the versions.
         operation: &'static str,
@@ -237,68 +262,13 @@ pub enum Error {
     },
 
     /// A call that is not allowed where it was made, such as a group within a group.
+    #[error("{operation}: {reason}")]
     InvalidUsage {
         /// The method.
         operation: &'static str,
         /// Why not here.
         reason: String,
     },
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoDevice { operation, reason } => write!(f, "{operation}: no usable GPU: {reason}"),
-            Self::DriverTooOld { operation, driver, runtime } => {
-                write!(f, "{operation}: the driver is too old: it supports CUDA {driver}, the runtime is {runtime}")
-            }
-            Self::OutOfMemory { operation, bytes, place } => {
-                write!(f, "{operation}: out of memory: {bytes} bytes asked for on {place}")
-            }
-            Self::Cuda { operation, code, name, message } => {
-                write!(f, "{operation}: CUDA error {code} ({name}): {message}")
-            }
-            Self::DeviceLost { operation, device, code, name, message } => {
-                write!(f, "{operation}: device {device} is lost: CUDA error {code} ({name}): {message}")
-            }
-            Self::Nccl { operation, code, message, last } => {
-                write!(f, "{operation}: NCCL error {code} ({message})")?;
-                last.iter().try_for_each(|last| write!(f, ": {last}"))
-            }
-            Self::Nvshmem { operation, code, message } => write!(f, "{operation}: NVSHMEM error {code} ({message})"),
-            Self::InvalidArgument { operation, what, expected, got } => {
-                write!(f, "{operation}: {what}: expected {expected}, got {got}")
-            }
-            Self::Disagreement { operation, rank, peer, expected, got, .. } => {
-                write!(f, "{operation}: rank {rank} disagrees with rank {peer}: expected {expected}, got {got}")
-            }
-            Self::Timeout { operation, timeout, detail, .. } => {
-                write!(f, "{operation}: not done within {timeout:?}: {detail}")
-            }
-            Self::Cancelled { operation } => write!(f, "{operation}: cancelled before it began"),
-            Self::Aborted { operation, reason } => write!(f, "{operation}: the communicator was aborted: {reason}"),
-            Self::Revoked { operation, reason } => write!(f, "{operation}: the communicator was revoked: {reason}"),
-            Self::Suspended { operation, reason } => write!(f, "{operation}: the communicator is suspended: {reason}"),
-            Self::Departed { operation, rank, how } => write!(f, "{operation}: rank {rank} {how}"),
-            Self::Exchange { operation, key, reason } => write!(f, "{operation}: {key:?}: {reason}"),
-            Self::Multicast { operation, why, detail } => write!(f, "{operation}: {detail}: {why}"),
-            Self::Unsupported { operation, needs } => write!(f, "{operation}: not supported: needs {needs}"),
-            Self::LibraryTooOld { library, built, running, .. } => write!(
-                f,
-                "{library} {running} is running, but this program was built for {built}: \
-                 use {library} {built} or newer at run time, or build against {running}"
-            ),
-            Self::InvalidUsage { operation, reason } => write!(f, "{operation}: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    /// The error that came first, if this one follows from it: that which ended the communicator or context, for the error of a later
-    /// call.
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.cause().map(|cause| cause as _)
-    }
 }
 
 impl fmt::Debug for Error {
@@ -440,7 +410,7 @@ impl Error {
     fn cause(&self) -> Option<&Self> {
         match self {
             Self::Aborted { reason, .. } | Self::Revoked { reason, .. } | Self::Suspended { reason, .. } => {
-                reason.cause()
+                reason.error()
             }
             _ => None,
         }
@@ -532,26 +502,26 @@ impl Error {
 /// It can be used like a `&str`, and made from a text or from an [`Error`]:
 ///
 /// ```
-/// use gpucomm::{Error, Reason};
+/// use gpucomm::{Error, Cause};
 ///
-/// let reason = Reason::from("the user wants to stop");
-/// assert!(reason.contains("user") && reason.cause().is_none());
+/// let reason = Cause::from("the user wants to stop");
+/// assert!(reason.contains("user") && reason.error().is_none());
 ///
 /// let late = Error::Departed { operation: "all_reduce", rank: 2, how: "has died".into() };
-/// let reason = Reason::from(late.clone());
-/// assert_eq!((reason.to_string(), reason.cause()), (late.to_string(), Some(&late)));
+/// let reason = Cause::from(late.clone());
+/// assert_eq!((reason.to_string(), reason.error()), (late.to_string(), Some(&late)));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Reason {
+pub struct Cause {
     text: String,
     /// The rank that gave it, if it is known.
     rank: Option<u32>,
     cause: Option<Arc<Error>>,
 }
 
-impl Reason {
-    /// Returns the error that the end of the communicator or context followed from, if it was an error. An error that follows from this
-    /// reason has it as its [`source`](std::error::Error::source).
+impl Cause {
+    /// Returns the error that the end of the communicator or context followed from, if it was an error. It is the
+    /// [`source`](std::error::Error::source) of this.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, Error};
@@ -559,12 +529,12 @@ impl Reason {
     /// # let clique = Clique::init_all(&Device::all()?)?;
     /// clique.rank(0).aborter().abort("the user wants to stop");
     /// let Err(Error::Aborted { reason, .. }) = clique.rank(1).async_error() else { panic!("it has ended") };
-    /// assert!(matches!(reason.cause(), Some(Error::Aborted { operation: "abort", .. })));
+    /// assert!(matches!(reason.error(), Some(Error::Aborted { operation: "abort", .. })));
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn cause(&self) -> Option<&Error> {
+    pub fn error(&self) -> Option<&Error> {
         self.cause.as_deref()
     }
 
@@ -591,11 +561,11 @@ impl Reason {
     }
 
     fn rank(&self) -> Option<usize> {
-        self.rank.map(|rank| rank as usize).or_else(|| self.cause()?.rank())
+        self.rank.map(|rank| rank as usize).or_else(|| self.error()?.rank())
     }
 }
 
-impl Deref for Reason {
+impl Deref for Cause {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -603,31 +573,37 @@ impl Deref for Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&**self, f)
     }
 }
 
-impl fmt::Debug for Reason {
+impl std::error::Error for Cause {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error().map(|error| error as _)
+    }
+}
+
+impl fmt::Debug for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
 }
 
-impl From<String> for Reason {
+impl From<String> for Cause {
     fn from(text: String) -> Self {
         Self { text, rank: None, cause: None }
     }
 }
 
-impl From<&str> for Reason {
+impl From<&str> for Cause {
     fn from(text: &str) -> Self {
         text.to_owned().into()
     }
 }
 
-impl From<Error> for Reason {
+impl From<Error> for Cause {
     fn from(cause: Error) -> Self {
         Self::because(cause.to_string(), cause)
     }

@@ -48,8 +48,8 @@ fn first_of(error: &Error) -> (&Error, usize) {
 #[test]
 fn later_errors_lead_to_the_first() {
     let firsts = [
-        Error::Aborted { operation: "abort", reason: Reason::from("enough").of_rank(3) },
-        Error::Revoked { operation: "revoke", reason: Reason::from("enough").of_rank(3) },
+        Error::Aborted { operation: "abort", reason: Cause::from("enough").of_rank(3) },
+        Error::Revoked { operation: "revoke", reason: Cause::from("enough").of_rank(3) },
         Error::Departed { operation: "vote", rank: 3, how: "has died".into() },
     ];
     for first in firsts {
@@ -81,12 +81,12 @@ fn later_errors_lead_to_the_first() {
 #[test]
 fn reasons_are_texts() {
     let cause = Error::Cancelled { operation: "submit" };
-    let reason = Reason::because("it was cancelled", cause.clone()).with_text("; so it goes");
+    let reason = Cause::because("it was cancelled", cause.clone()).with_text("; so it goes");
     assert_eq!(
         (&*reason, format!("{reason:?}").as_str()),
         ("it was cancelled; so it goes", "\"it was cancelled; so it goes\"")
     );
     assert_eq!((reason.cause(), reason.to_string().len()), (Some(&cause), reason.len()));
-    assert_eq!(Reason::from(cause.clone()).to_string(), cause.to_string());
-    assert_eq!(Reason::from(String::from("a")), Reason::from("a"));
+    assert_eq!(Cause::from(cause.clone()).to_string(), cause.to_string());
+    assert_eq!(Cause::from(String::from("a")), Cause::from("a"));
 }

@@ -95,7 +95,7 @@ pub use cuda::{Device, DeviceBuffer, Event, Graph, PinnedBuffer, Stream};
 pub use deadline::{default_timeout, set_default_timeout};
 pub use element::{Element, ElementKind, Reduce};
 pub use emulator_settings::EmulatorSettings;
-pub use error::{Error, Reason, Result};
+pub use error::{Cause, Error, Result};
 pub use error_kind::ErrorKind;
 #[cfg(feature = "float8")]
 pub use float8::{F8E4M3, F8E5M2};

@@ -9,7 +9,7 @@ use super::lifecycle::root_cause;
 use super::rank::inner::Inner;
 use super::rank::state::State;
 use crate::deadline::Deadline;
-use crate::error::{Error, Reason};
+use crate::error::{Cause, Error};
 
 /// Aborts a communicator from any thread; see [`Communicator::aborter`](super::Communicator::aborter).
 ///
@@ -91,7 +91,7 @@ impl Aborter {
     pub fn abort(&self, reason: &str) -> AbortOutcome {
         match self.inner.upgrade() {
             Some(inner) => {
-                let cause = Error::Aborted { operation: "abort", reason: Reason::from(reason).of_rank(inner.rank) };
+                let cause = Error::Aborted { operation: "abort", reason: Cause::from(reason).of_rank(inner.rank) };
                 root_cause::begin(&cause);
                 abort(&inner.clique_ranks(), &cause, &Deadline::after(GRACE))
             }

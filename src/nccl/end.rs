@@ -8,7 +8,7 @@ use super::lifecycle::abort::{AbortOutcome, GRACE, abort_after};
 use super::lifecycle::{close, drop};
 use super::rank::inner::Inner;
 use crate::deadline::Deadline;
-use crate::error::{Error, Reason, Result};
+use crate::error::{Cause, Error, Result};
 
 impl Communicator {
     /// Wraps `ncclCommAbort`: see [`Aborter::abort`](super::Aborter::abort).
@@ -71,7 +71,7 @@ impl Drop for Communicator {
 }
 
 /// The cause of an end that a failure elsewhere brings.
-pub(crate) fn aborted(reason: impl Into<Reason>) -> Error {
+pub(crate) fn aborted(reason: impl Into<Cause>) -> Error {
     Error::Aborted { operation: "abort", reason: reason.into() }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn drop_members<'a>(members: impl IntoIterator<Item = &'a Communicato
 pub(crate) fn abort_members(
     members: &[Communicator],
     others: Vec<Arc<Inner>>,
-    reason: Reason,
+    reason: Cause,
     waited: Duration,
 ) -> AbortOutcome {
     let mut all = inners(members);

@@ -18,7 +18,7 @@ use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use crate::cuda::{Ask, Device, Done};
 use crate::deadline::{Deadline, backoff};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Cause, Error, Result};
 use crate::lock::{Mutex, MutexGuard};
 
 const OPERATION: &str = "Communicator::begin_rank";
@@ -265,7 +265,7 @@ impl Drop for PendingCommunicator {
             let reason = format!("rank {} was given up before it was used", inner.rank);
             start_abort(
                 slice::from_ref(&inner),
-                &Error::Aborted { operation: "drop", reason: Reason::from(reason).of_rank(inner.rank) },
+                &Error::Aborted { operation: "drop", reason: Cause::from(reason).of_rank(inner.rank) },
             );
         }
     }

@@ -14,6 +14,9 @@
 //!
 //! # What waits
 //!
+//! Operations have two forms: `ctx.put(…)` waits, and [`ctx.on(&stream)`](Context::on)`.put(…)` enqueues on the stream. The same is true of teams
+//! ([`Team::on`]).
+//!
 //! What is enqueued on a stream is waited for with a deadline, as all streams are. Where a thread is inside the library, which waits for other
 //! PEs for ever, a [watchdog](ContextBuilder::watchdog) says who is missing, as far as it knows, and ends the process with the code
 //! [`WATCHDOG_EXIT_CODE`]. A stream that waits in vain, for a signal for example, is [`Error::Timeout`](crate::Error::Timeout), of whoever waits for the stream, which
@@ -22,15 +25,15 @@
 //! # Graphs
 //!
 //! What can be part of a [graph](crate::Stream::capture) says so: transfers, signals, waits and barriers on streams. Values of the host
-//! ([`put_value_on_stream`](Context::put_value_on_stream)) and [scopes](Context::nonblocking_on_stream) cannot; calls that have no stream are no part of it, and are made during the
+//! ([`put_value`](OnStream::put_value)) and [scopes](OnStream::nonblocking) cannot; calls on the host are no part of it, and are made during the
 //! capture. A graph keeps the numbers that it was captured with, so each launch waits for the same value of a signal: it is set back before the next one, and a barrier
 //! sees to it that nobody's next signal comes before that.
 //!
 //! ```
-//! # use gpucomm::nvshmem::{Comparison, Context, Pe, SignalOp, UniqueId};
+//! # use gpucomm::nvshmem::{Comparison, Context, Pe, SignalOp, ContextUniqueId};
 //! # use gpucomm::{Device, Stream};
 //! # fn main() -> gpucomm::Result<()> {
-//! # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+//! # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 //! # let stream = Stream::new(device)?;
 //! # // SAFETY: the only PE.
 //! # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
@@ -39,10 +42,10 @@
 //! cells.as_slice_mut().slice_mut(1..).fill(&stream, 1.5)?;
 //! let right = Pe((ctx.pe().0 + 1) % ctx.n_pes());
 //! let step = stream.capture(|stream| {
-//!     ctx.put_signal_on_stream(cells.symmetric(..1), cells.symmetric(8..), came.at(0), SignalOp::Set(1), right, stream)?;
-//!     ctx.signal_wait_until_on_stream(came.at(0), Comparison::Eq, 1, (), stream)?;
+//!     ctx.on(stream).put_signal(cells.symmetric(..1), cells.symmetric(8..), came.at(0), SignalOp::Set(1), right)?;
+//!     ctx.on(stream).signal_wait_until(came.at(0), Comparison::Eq, 1, ())?;
 //!     came.reset(stream)?;
-//!     ctx.barrier_all_on_stream(stream)
+//!     ctx.on(stream).barrier_all()
 //! })?;
 //! for _ in 0..3 {
 //!     step.launch(&stream)?;
@@ -50,7 +53,7 @@
 //! assert_eq!(cells.to_vec(&stream)?, [1.5; 9]);
 //! // It keeps the memory: the end comes after its own.
 //! drop((step, cells, came));
-//! # ctx.finalize()?;
+//! # ctx.close()?;
 //! # Ok(())
 //! # }
 //! ```
@@ -58,14 +61,14 @@
 //! # Teams
 //!
 //! A [`Team`] is what does things together: the PEs of [`Context::world`], of a host, or those that a [split](Team::split_strided) has made a team of. Its
-//! collectives take `&mut Team`, as it does one thing at a time, and leave their results in symmetric memory: [`broadcast`](Team::broadcast_on_stream),
-//! [`fcollect`](Team::fcollect_on_stream), which is NCCL's all-gather, [`alltoall`](Team::alltoall_on_stream), [`reduce`](Team::reduce_on_stream), which is its
-//! all-reduce, and [`reducescatter`](Team::reducescatter_on_stream).
+//! collectives take `&mut Team`, as it does one thing at a time, and leave their results in symmetric memory: [`broadcast`](Team::broadcast),
+//! [`fcollect`](Team::fcollect), which is NCCL's all-gather, [`alltoall`](Team::alltoall), [`reduce`](Team::reduce), which is its
+//! all-reduce, and [`reduce_scatter`](Team::reduce_scatter).
 //!
 //! # Memory that is no longer needed
 //!
 //! The library frees symmetric memory on all PEs together. So a [`SymmetricBuffer`] that is dropped is put down, and freed where all PEs
-//! come together next and all of them have dropped it: in an allocation, in [`Context::reclaim`] or in [`Context::finalize`].
+//! come together next and all of them have dropped it: in an allocation, in [`Context::reclaim`] or in [`Context::close`].
 //!
 //! # What is not there
 //!
@@ -91,7 +94,8 @@ pub use kernels::launch::LaunchShape;
 pub use kernels::queue_pairs::QueuePair;
 pub use life::builder::ContextBuilder;
 pub use life::context::{Context, Leaks};
-pub use life::unique_id::UniqueId;
+pub use life::on_stream::OnStream;
+pub use life::unique_id::ContextUniqueId;
 pub use memory::buffer::SymmetricBuffer;
 pub use memory::local::{AsLocal, AsLocalMut};
 pub use memory::slice::{AsSymmetric, SymmetricSlice};
@@ -109,8 +113,9 @@ pub use sync::signal::{Signal, SignalOp};
 pub use sync::signals::SymmetricSignals;
 pub use sync::waited::Waited;
 pub use teams::config::TeamConfig;
+pub use teams::on_stream::TeamOnStream;
 pub use teams::team::Team;
 #[cfg(nvshmem_ge_3_3)]
-pub use teams::unique_id::{Place, TeamUniqueId};
+pub use teams::unique_id::{TeamPlace, TeamUniqueId};
 pub use views::multicast::MulticastView;
 pub use views::peer::PeerView;

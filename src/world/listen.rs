@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::note::Note;
 use super::threads::spawn;
 use crate::deadline::{Deadline, default_timeout};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Cause, Error, Result};
 use crate::exchange::farewell::{self, Telling};
 use crate::exchange::{Came, Exchange};
 use crate::nccl::Totals;
@@ -104,7 +104,7 @@ fn look(exchange: &Exchange, ranks: &[usize]) -> Result<Vec<(usize, Totals)>, He
             Came::Value(text) => match Note::of(&String::from_utf8_lossy(&text)) {
                 Note::Left(issued) => gone.push((*rank, issued)),
                 Note::Failed(reason) => {
-                    let reason = Reason::from(format!("rank {rank}: {reason}")).of_rank(*rank);
+                    let reason = Cause::from(format!("rank {rank}: {reason}")).of_rank(*rank);
                     return Err(Heard::Failed(Error::Aborted { operation: OPERATION, reason }));
                 }
             },

@@ -260,7 +260,7 @@ impl RankThread {
                 } else if self.size > 1 && !matches!(error, Error::Suspended { .. }) {
                     // Other ranks may have enqueued it. Their next operation is then not the next one here.
                     let reason = format!("rank {} has not enqueued it, and other ranks may have: {error}", self.rank);
-                    let reason = error::Reason::because(reason, error).of_rank(self.rank);
+                    let reason = error::Cause::because(reason, error).of_rank(self.rank);
                     alarm(&Error::Aborted { operation: task.meta().operation, reason });
                 }
             }

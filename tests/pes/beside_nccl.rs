@@ -38,13 +38,13 @@ fn each_takes_what_the_other_has_made() {
                 // What NCCL has summed in symmetric memory is put to the next one, and gathered by NCCL from there.
                 symmetric.copy_from_slice(stream, &all[pe]).unwrap();
                 comm.all_reduce(InPlace(&mut symmetric), ReduceOp::Sum, stream).unwrap();
-                ctx.put_on_stream(&arrived, &symmetric, here.next(1), stream).unwrap();
-                ctx.barrier_all_on_stream(stream).unwrap();
+                ctx.on(stream).put(&arrived, &symmetric, here.next(1)).unwrap();
+                ctx.on(stream).barrier_all().unwrap();
                 comm.all_gather((&arrived, &mut plain), stream).unwrap();
                 // And a collective of each, one behind the other.
-                world.reduce_on_stream(Max, &mut most, &arrived, stream).unwrap();
+                world.on(stream).reduce(&mut most, &arrived, Max).unwrap();
                 comm.all_reduce(InPlace(&mut most), ReduceOp::Sum, stream).unwrap();
-                world.barrier_on_stream(stream).unwrap();
+                world.on(stream).barrier().unwrap();
                 same("summed by NCCL, put by NVSHMEM", &arrived.to_vec(stream).unwrap(), &sums);
                 same("gathered by NCCL", &plain.to_vec(stream).unwrap(), &sums.repeat(n));
                 let times: Vec<u32> = sums.iter().map(|sum| sum.wrapping_mul(n as u32)).collect();
@@ -69,16 +69,16 @@ fn a_clique_ends_beside_a_wait_for_a_signal() {
         let signals = ctx.alloc_signals(1).unwrap();
         let clique = Clique::init_all(&devices).unwrap();
         clique.ranks().iter().for_each(|comm| comm.set_timeout(slower(2.0)));
-        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &waits).unwrap();
+        ctx.on(&waits).signal_wait_until(signals.at(0), Comparison::Eq, 1, ()).unwrap();
         let begin = Instant::now();
         drop(clique);
         let memory = DeviceBuffer::<u8>::zeroed(&other, 10).unwrap();
         assert_eq!(memory.to_vec(&other).unwrap(), [0; 10]);
         assert!(begin.elapsed() < slower(8.0), "{:?}", begin.elapsed());
         assert!(!waits.query().unwrap());
-        ctx.signal_op_on_stream(signals.at(0), SignalOp::Set(1), Pe(0), &other).unwrap();
+        ctx.on(&other).signal_op(signals.at(0), SignalOp::Set(1), Pe(0)).unwrap();
         waits.synchronize().unwrap();
         drop(signals);
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }

@@ -18,7 +18,7 @@ fn on_nodes<F: Fn(&Here<'_>)>(body: F) {
         let ctx = seat.start().unwrap();
         let stream = Stream::new(seat.device).unwrap();
         body(&Here { seat, ctx: &ctx, stream: &stream });
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -75,11 +75,11 @@ fn what_does_not_go_over_a_network() {
             errors::names(&error, &[operation, &format!("memory of PE {}", far.0)]);
         };
         unsupported(ctx.get_value(one, far).map(drop), "Context::get_value");
-        unsupported(ctx.put_value_on_stream(one, 3, far, stream), "Context::put_value_on_stream");
+        unsupported(ctx.on(stream).put_value(one, 3, far), "OnStream::put_value");
         unsupported(ctx.iput(&buffer, &local, strides, 3, far), "Context::iput");
-        unsupported(ctx.iput_on_stream(&buffer, &local, strides, 3, far, stream), "Context::iput_on_stream");
+        unsupported(ctx.on(stream).iput(&buffer, &local, strides, 3, far), "OnStream::iput");
         unsupported(ctx.iget(&mut local, &buffer, strides, 3, far), "Context::iget");
-        unsupported(ctx.iget_on_stream(&mut local, &buffer, strides, 3, far, stream), "Context::iget_on_stream");
+        unsupported(ctx.on(stream).iget(&mut local, &buffer, strides, 3, far), "OnStream::iget");
         // Memory that the network does not know.
         errors::argument(ctx.put(&buffer, &local, far), "Context::put", "registered", "");
         errors::argument(ctx.get(&mut local, &buffer, far), "Context::get", "registered", "");
@@ -114,18 +114,18 @@ fn what_does() {
             sent += u64::from(round > 1);
             match round {
                 0 => ctx.put(&target, from, far),
-                1 => ctx.put_on_stream(&target, registered.as_slice(), far, stream),
+                1 => ctx.on(stream).put(&target, registered.as_slice(), far),
                 2 => ctx.put_signal(&target, registered.as_slice(), signal, op, far),
-                3 => ctx.put_signal_on_stream(&target, from, signal, op, far, stream),
+                3 => ctx.on(stream).put_signal(&target, from, signal, op, far),
                 4 => ctx.nonblocking(|scope| scope.put_signal(&target, from, signal, op, far)),
-                _ => ctx.nonblocking_on_stream(stream, |scope| scope.put_signal(&target, from, signal, op, far)),
+                _ => ctx.on(stream).nonblocking(|scope| scope.put_signal(&target, from, signal, op, far)),
             }
             .unwrap();
             if round > 1 {
                 let mut arrives = target.as_slice_mut();
-                ctx.signal_wait_until_on_stream(signal, Comparison::Ge, sent, &mut arrives, stream).unwrap();
+                ctx.on(stream).signal_wait_until(signal, Comparison::Ge, sent, &mut arrives).unwrap();
             } else {
-                ctx.barrier_all_on_stream(stream).unwrap();
+                ctx.on(stream).barrier_all().unwrap();
             }
             same("over the network", &target.to_vec(stream).unwrap(), &values(here, far.0, LEN));
             here.settle();
@@ -156,7 +156,7 @@ fn collectives_on_and_between_nodes() {
             let (all, n) = (members(&team), team.n_pes());
             let given: Vec<Vec<u32>> = all.iter().map(|pe| values(here, *pe, 4 * LEN)).collect();
             let part = source.symmetric(..LEN);
-            team.reduce_on_stream(Sum, dest.symmetric_mut(..LEN), part, stream).unwrap();
+            team.on(stream).reduce(dest.symmetric_mut(..LEN), part, Sum).unwrap();
             let sums: Vec<u32> =
                 (0..LEN).map(|at| given.iter().fold(0, |sum: u32, one| sum.wrapping_add(one[at]))).collect();
             same("sums", &dest.to_vec(stream).unwrap()[..LEN], &sums);
@@ -169,7 +169,7 @@ fn collectives_on_and_between_nodes() {
             same("gathered", &dest.to_vec(stream).unwrap()[..n * LEN], &gathered);
             here.settle();
             let (to, from) = (dest.symmetric_mut(..n * LEN), source.symmetric(..n * LEN));
-            team.alltoall_on_stream(to, from, stream).unwrap();
+            team.on(stream).alltoall(to, from).unwrap();
             let me = team.pe().0;
             let exchanged: Vec<u32> = given.iter().flat_map(|one| one[me * LEN..(me + 1) * LEN].to_vec()).collect();
             same("exchanged", &dest.to_vec(stream).unwrap()[..n * LEN], &exchanged);

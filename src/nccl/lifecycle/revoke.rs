@@ -8,7 +8,7 @@ use super::abort::{abort_clique, lock_marking};
 use super::interrupt;
 use super::interrupt::{BLOCKED, Interruption};
 use crate::deadline::{Deadline, wait_until};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Cause, Error, Result};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 
@@ -23,7 +23,7 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
         let reason = "it shares its resources, and what stops it stops all that do: abort it".to_owned();
         return Err(Error::InvalidUsage { operation, reason });
     }
-    let cause = Error::Revoked { operation, reason: Reason::from(reason).of_rank(inner.rank) };
+    let cause = Error::Revoked { operation, reason: Cause::from(reason).of_rank(inner.rank) };
     let members = {
         let _alone = lock_marking();
         // A rank that was closed cannot be revoked, and the other ranks cannot go on without it.

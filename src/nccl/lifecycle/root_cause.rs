@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cuda::now;
-use crate::error::{Error, Reason};
+use crate::error::{Cause, Error};
 use crate::panicked;
 
 /// A note that a thread began to end communicators.
@@ -119,10 +119,10 @@ impl Failure {
     }
 
     /// The reason for which the other ranks end.
-    pub(crate) fn reason(&self) -> Reason {
+    pub(crate) fn reason(&self) -> Cause {
         let text = self.text.clone();
         let reason = match &self.cause {
-            Some(cause) => Reason::because(text, cause.clone()),
+            Some(cause) => Cause::because(text, cause.clone()),
             None => text.into(),
         };
         reason.of_rank(self.rank)

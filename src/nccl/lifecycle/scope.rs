@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use crate::error::Reason;
+use crate::error::Cause;
 use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::rank::inner::Inner;
 
@@ -28,7 +28,7 @@ pub(crate) struct Scope {
 struct Made {
     communicators: Vec<Weak<Inner>>,
     /// Why the program has failed.
-    failed: Option<Reason>,
+    failed: Option<Cause>,
 }
 
 impl Scope {
@@ -54,7 +54,7 @@ impl Scope {
     }
 
     /// Why communicators that are being started must not go on: the program has failed.
-    pub(crate) fn failure(&self) -> Option<Reason> {
+    pub(crate) fn failure(&self) -> Option<Cause> {
         self.with_outer().find_map(|scope| scope.made().failed.clone())
     }
 
@@ -69,7 +69,7 @@ impl Scope {
 
     /// Notes that the program has failed. Returns the ranks that must end with it. No more can
     /// join.
-    pub(crate) fn fail(&self, reason: &Reason) -> Vec<Arc<Inner>> {
+    pub(crate) fn fail(&self, reason: &Cause) -> Vec<Arc<Inner>> {
         let mut made = self.made();
         made.failed.get_or_insert_with(|| reason.clone());
         made.communicators.drain(..).filter_map(|inner| inner.upgrade()).collect()

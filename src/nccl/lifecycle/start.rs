@@ -19,7 +19,7 @@ use super::scope::{self, Scope};
 use super::watchdog;
 use crate::cuda::{self, Device, Entered};
 use crate::deadline::Deadline;
-use crate::error::{Error, Reason, Result};
+use crate::error::{Cause, Error, Result};
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::rank::gate::Lock;
 use crate::nccl::rank::helper::Helper;
@@ -535,7 +535,7 @@ impl Drop for Made {
         if let (Some((rank, _)), false) = (self.ranks.first(), handles.is_empty()) {
             // The other ranks of this process would wait for these until their deadlines.
             let reason = format!("the start of rank {rank} was given up, or has failed");
-            let cause = Error::Aborted { operation: "drop", reason: Reason::from(reason).of_rank(*rank) };
+            let cause = Error::Aborted { operation: "drop", reason: Cause::from(reason).of_rank(*rank) };
             start_abort(&self.local_ranks.mark_failed(&cause), &cause);
         }
         for handle in handles.into_iter().filter(|handle| !handle.raw().is_null()) {

@@ -23,7 +23,7 @@ use super::abort::start_abort;
 use super::peer_listener::PeerListener;
 use super::start::{LOOK, admit, nothing};
 use crate::deadline::Deadline;
-use crate::error::{Error, Reason, Result};
+use crate::error::{Cause, Error, Result};
 use crate::nccl::rank::gate::Lock;
 use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::{Inner, LocalRanks, Parts, next_id};
@@ -164,7 +164,7 @@ pub(crate) fn wait<T>(
         let refusal = parents.iter().filter(|_| is_deaf).find_map(|parent| parent.refusal(operation));
         if let Some(error) = refusal.filter(|_| revoked.get_or_insert(Deadline::after(REVOKED)).expired()) {
             let reason = format!("NCCL has not left a call that does not end with a revoke: {error}");
-            let reason = Reason::because(reason, error.clone());
+            let reason = Cause::because(reason, error.clone());
             start_abort(&Inner::cliques_of(parents), &Error::Aborted { operation, reason });
             return Err(error);
         }

@@ -25,6 +25,10 @@ macro_rules! function {
     };
 }
 
+/// Both take bytes.
+pub(super) const FCOLLECT: Function = function!(nvshmemx_fcollectmem_on_stream);
+pub(super) const ALLTOALL: Function = function!(nvshmemx_alltoallmem_on_stream);
+
 /// By the number of bytes of an element. NVSHMEM adds integers as if they were `f32`, or two of them as one, and compares two of 4 bytes as one of 8.
 impl BySwitch {
     const fn never(_: usize) -> Self {

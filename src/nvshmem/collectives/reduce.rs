@@ -1,55 +1,70 @@
-//! What all members have, as one.
+//! What all members have, as one: all of it for each, or a part for each.
 
 use super::blocks::Blocks;
+use super::limits::check_scratch;
 use super::operation::Operation;
-use super::words::check_pairs;
-use super::work::{Operands, Work};
-use crate::cuda::Stream;
+use super::words::{check_pairs, check_scattered};
+use super::work::{Operands, Work, for_each};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::nvshmem::memory::slice::AsSymmetric;
 use crate::nvshmem::memory::slice_mut::AsSymmetricMut;
 use crate::nvshmem::memory::there::check_len;
+use crate::nvshmem::state::place::Place;
+use crate::nvshmem::teams::on_stream::TeamOnStream;
 use crate::nvshmem::teams::team::Team;
 
-/// Bytes from which on the library divides it among blocks, and how many these are.
-const BLOCKS: Blocks = Blocks { threshold: 1 << 18, blocks: 16 };
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Reduce,
+    ReduceScatter,
+}
+
+impl Kind {
+    /// Bytes of all parts from which on the library divides it among blocks, and how many these are.
+    fn blocks(self) -> Blocks {
+        let threshold = if self == Self::Reduce { 1 << 18 } else { 1 << 20 };
+        Blocks { threshold, blocks: 16 }
+    }
+}
 
 impl Team<'_> {
-    /// Wraps `nvshmemx_TYPE_OP_reduce_on_stream`, an all-reduce: element by element, what `source` holds on all members becomes one by `by`, which goes to `dest`
-    /// on all of them. Both have the same length, on all members. `by` is one of [`Sum`], [`Prod`], [`Min`], [`Max`], [`And`], [`Or`] and [`Xor`].
+    /// An all-reduce: element by element, what `source` holds on all members becomes one by `op`, which goes to `dest` on all of them. Both have the same
+    /// length, on all members. `op` is one of [`Sum`], [`Prod`], [`Min`], [`Max`], [`And`], [`Or`] and [`Xor`]. Waits until it is done. As
+    /// `nvshmem_TYPE_OP_reduce`.
     ///
     /// There is no form in place: the library sends what it has overwritten, with three members or more.
     ///
     /// Members write to `dest` of others as soon as they have come themselves, so nobody may still need what is there; a
-    /// [barrier](Team::barrier_on_stream) before sees to that. When the stream is there, `dest` of this PE is written, and its `source` may be.
+    /// [barrier](Team::barrier) before sees to that. When it is done, `dest` of this PE is written, and its `source` may be.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for different lengths, operands of another context, and a stream of another device; [`Error::Unsupported`] where several PEs
-    /// share a device without MPS, and for a [`Sum`] of `f16` or `bf16` where switches add for the team and cannot: they add two elements at a time, and the
-    /// library does nothing where those do not begin at a multiple of 4 bytes. `dest` and `source` that begin there, and a length that is a multiple of 32 times
-    /// the members, are right.
+    /// [`Error::InvalidArgument`] for different lengths, and operands of another context; [`Error::Unsupported`] where several PEs share a device without
+    /// MPS, and for a [`Sum`] of `f16` or `bf16` where switches add for the team and cannot: they add two elements at a time, and the library does
+    /// nothing where those do not begin at a multiple of 4 bytes. `dest` and `source` that begin there, and a length that is a multiple of 32 times
+    /// the members, are right. [`Error::Timeout`] where not all members come in time; [`Error::Departed`] soon after the exchange knows that one has
+    /// ended.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Sum, UniqueId, Xor};
+    /// # use gpucomm::nvshmem::{Context, Sum, ContextUniqueId, Xor};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let (mut world, stream) = (ctx.world()?, Stream::new(ctx.device())?);
     /// let mut source = ctx.alloc(3)?;
     /// source.copy_from_slice(&stream, &[1.0f64, 2.0, 3.0])?;
     /// let mut dest = ctx.alloc::<f64>(3)?;
-    /// world.reduce_on_stream(Sum, &mut dest, &source, &stream)?;
+    /// world.on(&stream).reduce(&mut dest, &source, Sum)?;
     /// assert_eq!(dest.to_vec(&stream)?[2], 3.0 * world.n_pes() as f64);
     /// let mut bits = ctx.alloc(1)?;
     /// bits.fill(&stream, 1u16 << ctx.pe().0)?;
     /// let mut any = ctx.alloc::<u16>(1)?;
-    /// world.reduce(Xor, &mut any, &bits)?;
+    /// world.reduce(&mut any, &bits, Xor)?;
     /// assert_eq!(any.to_vec(&stream)?, [(1 << world.n_pes()) - 1]);
     /// # drop((world, source, dest, bits, any));
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -59,7 +74,7 @@ impl Team<'_> {
     /// ```compile_fail,E0277
     /// # use gpucomm::nvshmem::{SymmetricBuffer, Team, Xor};
     /// fn bits(team: &mut Team, dest: &mut SymmetricBuffer<f32>, source: &SymmetricBuffer<f32>) -> gpucomm::Result<()> {
-    ///     team.reduce(Xor, dest, source)
+    ///     team.reduce(dest, source, Xor)
     /// }
     /// ```
     ///
@@ -70,60 +85,131 @@ impl Team<'_> {
     /// [`And`]: crate::nvshmem::And
     /// [`Or`]: crate::nvshmem::Or
     /// [`Xor`]: crate::nvshmem::Xor
-    #[doc(alias = "all_reduce")]
-    pub fn reduce_on_stream<'a, T: Element, O: Operation<T>>(
-        &mut self,
-        by: O,
-        dest: impl AsSymmetricMut<'a, T>,
-        source: impl AsSymmetric<'a, T>,
-        stream: &Stream,
-    ) -> Result<()> {
-        let operands = Operands { dest: dest.into(), source: Some(source.into()) };
-        self.reduce_for("Team::reduce_on_stream", by, operands, stream)
-    }
-
-    /// As `nvshmem_TYPE_OP_reduce`: [`reduce_on_stream`](Self::reduce_on_stream) on the context's own stream, and waits for it.
-    ///
-    /// # Errors
-    /// As there; [`Error::Timeout`] where not all members come in time; [`Error::Departed`] soon after the exchange knows that one has ended.
-    #[doc(alias = "all_reduce")]
+    #[doc(alias("all_reduce", "nvshmem_float_sum_reduce"))]
     pub fn reduce<'a, T: Element, O: Operation<T>>(
         &mut self,
-        by: O,
         dest: impl AsSymmetricMut<'a, T>,
         source: impl AsSymmetric<'a, T>,
+        op: O,
     ) -> Result<()> {
-        const OPERATION: &str = "Team::reduce";
-        let operands = Operands { dest: dest.into(), source: Some(source.into()) };
-        self.waited(OPERATION, |team, stream| team.reduce_for(OPERATION, by, operands, stream))
+        self.on_host().reduce(dest, source, op)
     }
 
-    fn reduce_for<T: Element, O: Operation<T>>(
+    /// Element by element, what `source` holds on all members becomes one by `op`, as in [`reduce`](Self::reduce), and each member gets its part of that in
+    /// `dest`. `source` has `n_pes` times as many elements as `dest`, whose length is the same on all members. Waits until it is done. As
+    /// `nvshmem_TYPE_OP_reducescatter`.
+    ///
+    /// When it is done, `dest` of this PE is written, and its `source` may be.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a `source` of another length, more than half of `NVSHMEM_REDUCE_SCRATCH_SIZE` (of 512 KiB) in all where NCCL does
+    /// not do it for the library, and operands of another context; [`Error::Unsupported`] where several PEs share a device without MPS, and where
+    /// switches work for the team (NVLS) and the library has them do it wrongly: a [`Sum`](crate::nvshmem::Sum) of integers of 4 or 8 bytes, a
+    /// [`Min`](crate::nvshmem::Min) or [`Max`](crate::nvshmem::Max) of those of 4, a sum of `f16` or `bf16` whose operands do not begin at a multiple
+    /// of 4 bytes, and what it does not have them do from a MiB on in all. Otherwise as [`reduce`](Self::reduce).
+    ///
+    /// NCCL does sums, products, minima and maxima of all types but `i16` and `u16`, where the library has found it.
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, Max, Sum, ContextUniqueId};
+    /// # use gpucomm::{Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
+    /// # // SAFETY: the only PE.
+    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// let (mut world, stream) = (ctx.world()?, Stream::new(ctx.device())?);
+    /// let mut source = ctx.alloc(5 * world.n_pes())?;
+    /// source.fill(&stream, 2i32)?;
+    /// let mut dest = ctx.alloc::<i32>(5)?;
+    /// world.on(&stream).reduce_scatter(&mut dest, &source, Sum)?;
+    /// assert_eq!(dest.to_vec(&stream)?, [2 * world.n_pes() as i32; 5]);
+    /// world.reduce_scatter(&mut dest, &source, Max)?;
+    /// assert_eq!(dest.to_vec(&stream)?, [2; 5]);
+    /// # drop((world, source, dest));
+    /// # ctx.close()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "nvshmem_float_sum_reducescatter")]
+    pub fn reduce_scatter<'a, T: Element, O: Operation<T>>(
         &mut self,
-        operation: &'static str,
-        _by: O,
-        operands: Operands<'_, T>,
-        stream: &Stream,
+        dest: impl AsSymmetricMut<'a, T>,
+        source: impl AsSymmetric<'a, T>,
+        op: O,
     ) -> Result<()> {
-        self.check_operands(operation, &operands)?;
-        let count = operands.dest.len();
-        check_len(operation, "source", count, "as in dest", operands.source.map_or(0, |source| source.len()))?;
-        if count == 0 {
-            return Ok(());
-        }
-        if self.state.multicast && i32::try_from(count).is_err() {
-            let expected = format!("at most {} elements, which switches reduce", i32::MAX);
-            return Err(Error::argument(operation, "length", expected, count));
-        }
-        let function = O::HOW.reduce;
-        let dest = operands.dest.as_symmetric().local().as_raw().addr();
-        let source = operands.source.map_or(dest, |source| source.local().as_raw().addr());
-        check_pairs(&self.state, operation, function.name, BLOCKS, (count, dest, source))?;
-        let work =
-            Work { operation, c: function.name, blocks: BLOCKS, bytes: count * size_of::<T>(), pulls: true, stream };
-        self.work(&work, operands, |team, dest, source, stream| {
-            // SAFETY: symmetric memory of that many elements of the function's type, which the bracket keeps and orders; all members enqueue it as their next one.
-            unsafe { (function.call)(team, dest, source, count, stream) }
+        self.on_host().reduce_scatter(dest, source, op)
+    }
+
+    fn reduced<T: Element, O: Operation<T>>(
+        &mut self,
+        kind: Kind,
+        place: Place<'_>,
+        operands: Operands<'_, T>,
+        _op: O,
+    ) -> Result<()> {
+        let (operation, n_pes, blocks, count) = (place.operation, self.n_pes(), kind.blocks(), operands.dest.len());
+        self.run(place, |team, stream| {
+            team.check_operands(operation, &operands)?;
+            let (all, rule, function) = match kind {
+                Kind::Reduce => (count, "as in dest", O::HOW.reduce),
+                Kind::ReduceScatter => {
+                    (for_each(operation, "dest", count, n_pes)?, "those of dest for each member", O::HOW.scatter)
+                }
+            };
+            check_len(operation, "source", all, rule, operands.source_len())?;
+            if count == 0 {
+                return Ok(());
+            }
+            let (bytes, state, (dest, source)) = (all * size_of::<T>(), &team.state, operands.places());
+            let by_switch = match kind {
+                Kind::Reduce => state.multicast,
+                Kind::ReduceScatter => {
+                    let (by_switch, places) = (O::HOW.by_switch, (count, dest, source));
+                    check_scattered(state, operation, by_switch, (blocks, bytes), places)?
+                }
+            };
+            if by_switch && i32::try_from(all).is_err() {
+                let expected = format!("at most {} elements in all, which switches reduce", i32::MAX);
+                return Err(Error::argument(operation, "length", expected, all));
+            }
+            match kind {
+                Kind::Reduce => check_pairs(state, operation, function.name, blocks, (count, dest, source))?,
+                Kind::ReduceScatter => {
+                    check_scratch(&team.inner, state, operation, bytes, O::HOW.by_nccl, by_switch)?;
+                }
+            }
+            let work = Work { operation, c: function.name, blocks, bytes, pulls: true, stream };
+            team.work(&work, operands, |team, dest, source, stream| {
+                // SAFETY: symmetric memory of that many elements of the function's type, and of as many or those for each member, which the bracket keeps and
+                // orders; all members enqueue it as their next one.
+                unsafe { (function.call)(team, dest, source, count, stream) }
+            })
         })
+    }
+}
+
+impl TeamOnStream<'_, '_> {
+    /// Enqueues [`Team::reduce`]. Wraps `nvshmemx_TYPE_OP_reduce_on_stream`.
+    #[doc(alias("all_reduce", "nvshmemx_float_sum_reduce_on_stream"))]
+    pub fn reduce<'a, T: Element, O: Operation<T>>(
+        &mut self,
+        dest: impl AsSymmetricMut<'a, T>,
+        source: impl AsSymmetric<'a, T>,
+        op: O,
+    ) -> Result<()> {
+        let place = self.place("Team::reduce", "TeamOnStream::reduce");
+        self.team.reduced(Kind::Reduce, place, Operands::new(dest, source), op)
+    }
+
+    /// Enqueues [`Team::reduce_scatter`]. Wraps `nvshmemx_TYPE_OP_reducescatter_on_stream`.
+    #[doc(alias = "nvshmemx_float_sum_reducescatter_on_stream")]
+    pub fn reduce_scatter<'a, T: Element, O: Operation<T>>(
+        &mut self,
+        dest: impl AsSymmetricMut<'a, T>,
+        source: impl AsSymmetric<'a, T>,
+        op: O,
+    ) -> Result<()> {
+        let place = self.place("Team::reduce_scatter", "TeamOnStream::reduce_scatter");
+        self.team.reduced(Kind::ReduceScatter, place, Operands::new(dest, source), op)
     }
 }

@@ -6,8 +6,9 @@ use super::blocks::Blocks;
 use crate::cuda::{Quiet, Slice, SliceMut, Stream, undisturbing};
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::nvshmem::memory::slice::SymmetricSlice;
-use crate::nvshmem::memory::slice_mut::SymmetricSliceMut;
+use crate::nvshmem::memory::slice::{AsSymmetric, SymmetricSlice};
+use crate::nvshmem::memory::slice_mut::{AsSymmetricMut, SymmetricSliceMut};
+use crate::nvshmem::state::place::Place;
 use crate::nvshmem::teams::team::Team;
 use crate::sys;
 
@@ -15,6 +16,23 @@ use crate::sys;
 pub(super) struct Operands<'a, T: Element> {
     pub(super) dest: SymmetricSliceMut<'a, T>,
     pub(super) source: Option<SymmetricSlice<'a, T>>,
+}
+
+impl<'a, T: Element> Operands<'a, T> {
+    pub(super) fn new(dest: impl AsSymmetricMut<'a, T>, source: impl AsSymmetric<'a, T>) -> Self {
+        Self { dest: dest.into(), source: Some(source.into()) }
+    }
+
+    /// How many elements the source has.
+    pub(super) fn source_len(&self) -> usize {
+        self.source.map_or(self.dest.len(), |source| source.len())
+    }
+
+    /// The addresses of both.
+    pub(super) fn places(&self) -> (usize, usize) {
+        let dest = self.dest.as_symmetric();
+        (dest.local().as_raw().addr(), self.source.unwrap_or(dest).local().as_raw().addr())
+    }
 }
 
 /// One collective.
@@ -92,12 +110,16 @@ impl Team<'_> {
         Ok(())
     }
 
-    /// Does `enqueue` on the context's own stream, and waits for it, no longer than the timeout of the context: that error says who is missing.
-    pub(super) fn waited(
+    /// Does `enqueue` in its place. For the host that is the context's own stream, for which it waits, no longer than the timeout of the context: that error
+    /// says who is missing.
+    pub(super) fn run(
         &mut self,
-        operation: &'static str,
+        Place { operation, stream }: Place<'_>,
         enqueue: impl FnOnce(&mut Self, &Stream) -> Result<()>,
     ) -> Result<()> {
+        if let Some(stream) = stream {
+            return enqueue(self, stream);
+        }
         let (inner, awaited) = (self.inner.clone(), self.state.awaited());
         enqueue(self, &inner.stream)?;
         let deadline = inner.deadline();

@@ -14,16 +14,16 @@ use crate::sys;
 /// [`Context::create_queue_pairs`].
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, QueuePair, UniqueId}; use gpucomm::Device;
+/// # use gpucomm::nvshmem::{Context, QueuePair, ContextUniqueId}; use gpucomm::Device;
 /// # fn main() -> gpucomm::Result<()> {
-/// # let device = Device::new(0)?; let id = UniqueId::new()?;
+/// # let device = Device::new(0)?; let id = ContextUniqueId::new()?;
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// let pairs = ctx.create_queue_pairs(4)?;
 /// // What a kernel is given.
 /// let handles: Vec<_> = pairs.into_iter().map(QueuePair::as_raw).collect();
 /// assert_eq!(handles.len(), 4);
-/// # ctx.finalize()?; Ok(()) }
+/// # ctx.close()?; Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueuePair(sys::nvshmemx_qp_handle_t);
@@ -42,14 +42,14 @@ impl Context {
     /// Where the transport has none of its own, all of them are the one that there is anyway.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId}; use gpucomm::Device;
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId}; use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let pairs = ctx.create_queue_pairs(2)?;
     /// assert_eq!(pairs.len(), 2);
-    /// # ctx.finalize()?; Ok(()) }
+    /// # ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors

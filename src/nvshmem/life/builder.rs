@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::context::Context;
-use super::unique_id::UniqueId;
+use super::unique_id::ContextUniqueId;
 use crate::cuda::Device;
 use crate::deadline::default_timeout;
 #[cfg(doc)]
@@ -19,15 +19,15 @@ use crate::exchange::Exchange;
 /// use std::time::Duration;
 ///
 /// use gpucomm::Device;
-/// use gpucomm::nvshmem::{Context, UniqueId};
+/// use gpucomm::nvshmem::{Context, ContextUniqueId};
 ///
 /// # fn main() -> gpucomm::Result<()> {
 /// // Made by one PE, and sent to all the others.
-/// let id = UniqueId::new()?;
+/// let id = ContextUniqueId::new()?;
 /// let builder = Context::builder().device(Device::new(0)?).unique_id(&id, 0, 1).timeout(Duration::from_secs(30)).watchdog(true);
 /// // SAFETY: all PEs run this program, so all make the same collective calls in the same order.
 /// let ctx = unsafe { builder.init()? };
-/// ctx.finalize()?;
+/// ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -56,7 +56,7 @@ use crate::exchange::Exchange;
 /// let device = Device::new(std::env::var("OMPI_COMM_WORLD_LOCAL_RANK")?.parse()?)?;
 /// // SAFETY: all PEs run this program.
 /// let ctx = unsafe { Context::builder().device(device).environment().init()? };
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -72,8 +72,8 @@ pub struct ContextBuilder {
 /// How PEs find each other.
 #[derive(Debug, Clone)]
 pub(super) enum Bootstrap {
-    UniqueId {
-        id: UniqueId,
+    ContextUniqueId {
+        id: ContextUniqueId,
         pe: usize,
         n_pes: usize,
     },
@@ -117,8 +117,8 @@ impl ContextBuilder {
 
     /// PEs find each other by an id that one of them has made: this is PE `pe` of `n_pes`.
     #[must_use]
-    pub fn unique_id(mut self, id: &UniqueId, pe: usize, n_pes: usize) -> Self {
-        self.bootstrap = Some(Bootstrap::UniqueId { id: *id, pe, n_pes });
+    pub fn unique_id(mut self, id: &ContextUniqueId, pe: usize, n_pes: usize) -> Self {
+        self.bootstrap = Some(Bootstrap::ContextUniqueId { id: *id, pe, n_pes });
         self
     }
 
@@ -134,7 +134,7 @@ impl ContextBuilder {
     /// // SAFETY: all PEs run this program.
     /// let ctx = unsafe { builder.init()? };
     /// assert_eq!((ctx.pe().0, ctx.n_pes()), (exchange.rank(), exchange.size()));
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -162,7 +162,7 @@ impl ContextBuilder {
     /// // SAFETY: all PEs run this program.
     /// let ctx = unsafe { Context::builder().device(Device::new(0)?).environment().init()? };
     /// assert_eq!(ctx.n_pes(), 1);
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -188,7 +188,7 @@ impl ContextBuilder {
     /// let builder = Context::builder().device(Device::new(0)?).session(address, pe, n_pes);
     /// // SAFETY: all PEs run this program.
     /// let ctx = unsafe { builder.init()? };
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -211,7 +211,7 @@ impl ContextBuilder {
     /// let builder = Context::builder().device(Device::new(0)?).mpi(&universe.world())?;
     /// // SAFETY: all ranks of the communicator run this program.
     /// let ctx = unsafe { builder.init()? };
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -225,16 +225,16 @@ impl ContextBuilder {
     }
 
     /// Somebody else, a library in C for example, has started NVSHMEM in this process, and will finalize it.
-    /// [`Context::finalize`] leaves it running.
+    /// [`Context::close`] leaves it running.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
     /// # use gpucomm::{Device, Stream, sys};
     /// # use std::mem::{MaybeUninit, transmute};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?;
     /// # let (_current, _stream) = (device.set_current()?, Stream::new(device)?);
-    /// # let id = *UniqueId::new()?.as_bytes();
+    /// # let id = *ContextUniqueId::new()?.as_bytes();
     /// # let mut attr = MaybeUninit::uninit();
     /// # // SAFETY: 128 bytes each; a place for attributes; the only PE.
     /// # unsafe {
@@ -246,7 +246,7 @@ impl ContextBuilder {
     /// // SAFETY: all PEs run this program, and the library runs for as long as the context is there.
     /// let ctx = unsafe { Context::builder().device(device).attach().init()? };
     /// assert_eq!(ctx.n_pes(), 1);
-    /// ctx.finalize()?;
+    /// ctx.close()?;
     /// # // SAFETY: it still runs, and there is no context.
     /// # unsafe { sys::nvshmemx_hostlib_finalize() };
     /// # Ok(())
@@ -289,7 +289,7 @@ impl ContextBuilder {
     /// Whether this is PE 0, as far as that is known before the start.
     pub(super) fn is_first(&self) -> bool {
         match &self.bootstrap {
-            Some(Bootstrap::UniqueId { pe, .. } | Bootstrap::Session { pe, .. }) => *pe == 0,
+            Some(Bootstrap::ContextUniqueId { pe, .. } | Bootstrap::Session { pe, .. }) => *pe == 0,
             _ => self.exchange.as_ref().is_none_or(|exchange| exchange.rank() == 0),
         }
     }

@@ -23,17 +23,17 @@ const GRACE: Duration = Duration::from_secs(5);
 /// NVSHMEM, started in this process as one PE. There is one a process, and it can go from thread to thread, but not be shared by several: the
 /// library does one call at a time.
 ///
-/// Memory and teams borrow it. Dropped without [`finalize`](Self::finalize), it leaves the library as it is, and nobody can start it again.
+/// Memory and teams borrow it. Dropped without [`close`](Self::close), it leaves the library as it is, and nobody can start it again.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
 /// # use gpucomm::{Device, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: there is no other PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// println!("PE {} of {} on {}, {:?}, waits for {:?}", ctx.pe(), ctx.n_pes(), ctx.device(), ctx.status(), ctx.timeout());
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -47,13 +47,13 @@ pub struct Context {
 /// What was never given back.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
 /// # use gpucomm::{Device, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: there is no other PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
-/// let leaks = ctx.finalize()?;
+/// let leaks = ctx.close()?;
 /// assert!(leaks.is_empty(), "{leaks:?}");
 /// # Ok(())
 /// # }
@@ -115,15 +115,15 @@ impl Context {
     /// Wraps `nvshmem_ptr`: whether this PE gets at the memory of `pe` directly, by NVLink or PCIe, and not by the network.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let next = Pe((ctx.pe().0 + 1) % ctx.n_pes());
     /// println!("{next} is {}", if ctx.is_near(next)? { "near" } else { "behind a network" });
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -138,14 +138,14 @@ impl Context {
     /// All PEs, by their numbers.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// assert_eq!(ctx.pes().filter(|pe| *pe != ctx.pe()).count(), ctx.n_pes() - 1);
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -153,28 +153,28 @@ impl Context {
         (0..self.inner.n_pes).map(Pe)
     }
 
-    /// Whether [`finalize`](Self::finalize) finds nothing that uses the library and does not borrow the context: it consumes the context also where it fails.
+    /// Whether [`close`](Self::close) finds nothing that uses the library and does not borrow the context: it consumes the context also where it fails.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let kept = ctx.alloc::<f32>(10)?.into_shared();
-    /// assert!(ctx.check_finalize().is_err());
+    /// assert!(ctx.check_close().is_err());
     /// drop(kept);
-    /// ctx.check_finalize()?;
-    /// ctx.finalize()?;
+    /// ctx.check_close()?;
+    /// ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// [`Error::InvalidUsage`] that says what is still there.
-    pub fn check_finalize(&self) -> Result<()> {
-        self.inner.check_unused("Context::check_finalize")
+    pub fn check_close(&self) -> Result<()> {
+        self.inner.check_unused("Context::check_close")
     }
 
     /// Wraps `nvshmemx_hostlib_finalize`: ends NVSHMEM in this process. Collective. What was not given back is freed all the same, unless the context is
@@ -183,26 +183,27 @@ impl Context {
     /// A context can be started again after it. NVSHMEM 3.4.5 leaves 1 MiB of the device behind each time.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// std::mem::forget(ctx.alloc::<f32>(1000)?);
-    /// let leaks = ctx.finalize()?;
+    /// let leaks = ctx.close()?;
     /// assert_eq!((leaks.buffers, leaks.bytes), (1, 4000));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidUsage`] while a graph is there that has operations of NVSHMEM, or a buffer that was [shared](crate::nvshmem::SymmetricBuffer::into_shared), which [`check_finalize`](Self::check_finalize) tells before; [`Error::Timeout`] where not all PEs come, or work of this one is not done in time; [`Error::Departed`] soon after the exchange knows that a PE has ended, or where the others had given up
+    /// [`Error::InvalidUsage`] while a graph is there that has operations of NVSHMEM, or a buffer that was [shared](crate::nvshmem::SymmetricBuffer::into_shared), which [`check_close`](Self::check_close) tells before; [`Error::Timeout`] where not all PEs come, or work of this one is not done in time; [`Error::Departed`] soon after the exchange knows that a PE has ended, or where the others had given up
     /// before this one came; [`Error::Disagreement`] where another PE does something else.
     /// The library is left as it is then, and no context can be started in this process any more. Work for which a thread has waited in vain before is not waited
     /// for as long again.
-    pub fn finalize(self) -> Result<Leaks> {
-        const OPERATION: &str = "Context::finalize";
+    #[doc(alias("nvshmem_finalize", "nvshmemx_hostlib_finalize"))]
+    pub fn close(self) -> Result<Leaks> {
+        const OPERATION: &str = "Context::close";
         let inner = Arc::clone(&self.inner);
         inner.ready(OPERATION)?;
         let (_waits, deadline) = (SharedDeadline::begin(), inner.deadline());
@@ -230,7 +231,7 @@ impl Context {
             inner.free_all_dropped(OPERATION, &deadline)?;
             (inner.dropped.held(), inner.teams.held())
         } else {
-            inner.meet(&Plan::new(OPERATION, Kind::Finalize))?;
+            inner.meet(&Plan::new(OPERATION, Kind::Close))?;
             (inner.dropped.live(), inner.teams.live())
         };
         inner.idle_together(OPERATION, None, &Awaited::All, &devices, &deadline)?;
@@ -262,10 +263,10 @@ impl Context {
 impl Drop for Context {
     /// Calls nothing: the end is collective, and other PEs may be anywhere.
     fn drop(&mut self) {
-        if self.inner.is_finalized() {
+        if self.inner.is_closed() {
             return;
         }
-        let reason = "it was dropped without Context::finalize".into();
+        let reason = "it was dropped without Context::close".into();
         self.inner.lose(&Error::Aborted { operation: "Context", reason });
         once::spoilt();
     }

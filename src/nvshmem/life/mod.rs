@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 pub(crate) mod context;
 mod launcher;
+pub(crate) mod on_stream;
 mod once;
 mod start;
 pub(crate) mod unique_id;

@@ -12,7 +12,7 @@ pub(super) const INIT: &str = "ContextBuilder::init";
 static STATE: AtomicU8 = AtomicU8::new(NONE);
 const NONE: u8 = 0;
 const THERE: u8 = 1;
-/// A start is on its way within the library, or has failed there, or a context was not finalized: the library is in a state of which nobody knows.
+/// A start is on its way within the library, or has failed there, or a context was not closed: the library is in a state of which nobody knows.
 const SPOILT: u8 = 2;
 
 /// Held by who makes an id, and by who begins a start: the library loads its bootstrap into one place of the process, without a lock.
@@ -54,7 +54,7 @@ pub(super) fn there() {
     STATE.store(THERE, Ordering::Release);
 }
 
-/// The context was finalized: another one can be started.
+/// The context was closed: another one can be started.
 pub(super) fn ended() {
     STATE.store(NONE, Ordering::Release);
 }
@@ -85,7 +85,7 @@ impl Claimed {
             Ok(_) => return Ok(Self(())),
             Err(THERE) => "there is a context in this process already, and NVSHMEM has one a process",
             Err(_) => {
-                "a context of this process was dropped without Context::finalize, or did not start or end, or an id could not be made: NVSHMEM cannot be started again"
+                "a context of this process was dropped without Context::close, or did not start or end, or an id could not be made: NVSHMEM cannot be started again"
             }
         };
         Err(Error::InvalidUsage { operation: INIT, reason: reason.to_owned() })

@@ -10,7 +10,7 @@ use super::builder::{Bootstrap, ContextBuilder};
 use super::context::Context;
 use super::launcher;
 use super::once::{self, Claimed, INIT};
-use super::unique_id::UniqueId;
+use super::unique_id::ContextUniqueId;
 use crate::codes::NvshmemCode;
 use crate::cuda::{Address, Device, Quiet, Stream, memory_at, undisturbing};
 use crate::deadline::Deadline;
@@ -35,7 +35,7 @@ impl ContextBuilder {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a number of a PE that there is none, and without a way to start; [`Error::InvalidUsage`] where there is a context
-    /// in this process, or one was dropped without [`Context::finalize`], where somebody else has started the library, or it has its PEs from an
+    /// in this process, or one was dropped without [`Context::close`], where somebody else has started the library, or it has its PEs from an
     /// [environment](ContextBuilder::environment) and is to start in another way; a variable of NVSHMEM holds a value with which the library crashes, or this thread captures a stream of the device; [`Error::LibraryTooOld`]; [`Error::NoDevice`]; [`Error::Nvshmem`] where
     /// the library does not start, which says what is missing; those of a [session](ContextBuilder::session).
     pub unsafe fn init(self) -> Result<Context> {
@@ -58,7 +58,7 @@ impl ContextBuilder {
     /// };
     /// // SAFETY: all PEs run this program; the attributes are those for no flags, which is the environment.
     /// let ctx = unsafe { Context::builder().device(Device::new(0)?).init_with_attr(0, &mut attr)? };
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -122,7 +122,7 @@ unsafe fn start(builder: ContextBuilder, given: Given<'_>) -> Result<Context> {
 
 /// How to start, with what all PEs need to know.
 enum Way {
-    UniqueId { id: UniqueId, pe: c_int, n_pes: c_int },
+    ContextUniqueId { id: ContextUniqueId, pe: c_int, n_pes: c_int },
     Environment,
     Running,
 }
@@ -133,10 +133,10 @@ fn way(builder: &ContextBuilder) -> Result<Way> {
             let expected = "a way for PEs to find each other: unique_id, exchange, mpi, session, environment or attach";
             Err(Error::argument(INIT, "bootstrap", expected, "none"))
         }
-        Some(Bootstrap::UniqueId { id, pe, n_pes }) => with_id(*id, *pe, *n_pes),
+        Some(Bootstrap::ContextUniqueId { id, pe, n_pes }) => with_id(*id, *pe, *n_pes),
         Some(Bootstrap::Exchange) => {
             let exchange = builder.exchange.as_ref().expect("it was set with the bootstrap");
-            with_id(UniqueId::shared_for_start(exchange)?, exchange.rank(), exchange.size())
+            with_id(ContextUniqueId::shared_for_start(exchange)?, exchange.rank(), exchange.size())
         }
         Some(Bootstrap::Session { address, pe, n_pes }) => {
             check_pe(*pe, *n_pes)?;
@@ -148,19 +148,19 @@ fn way(builder: &ContextBuilder) -> Result<Way> {
 }
 
 /// The id that PE 0 makes, and tells the others at an address. Nobody answers there any more when this returns, so that the address can be used again.
-fn session(address: SocketAddr, pe: usize, n_pes: usize, limit: Duration) -> Result<UniqueId> {
+fn session(address: SocketAddr, pe: usize, n_pes: usize, limit: Duration) -> Result<ContextUniqueId> {
     if address.port() == 0 {
         return Err(Error::argument(INIT, "address", "a port that all PEs know", address));
     }
     let place = TcpPlace::new(address.to_string()).job("a session of NVSHMEM").within(limit);
     let exchange = Exchange::join_within(place.store(pe, n_pes)?, limit)?;
-    let id = UniqueId::shared_for_start(&exchange)?;
+    let id = ContextUniqueId::shared_for_start(&exchange)?;
     exchange.barrier()?;
     Ok(id)
 }
 
-fn with_id(id: UniqueId, pe: usize, n_pes: usize) -> Result<Way> {
-    check_pe(pe, n_pes).map(|(pe, n_pes)| Way::UniqueId { id, pe, n_pes })
+fn with_id(id: ContextUniqueId, pe: usize, n_pes: usize) -> Result<Way> {
+    check_pe(pe, n_pes).map(|(pe, n_pes)| Way::ContextUniqueId { id, pe, n_pes })
 }
 
 fn check_pe(pe: usize, n_pes: usize) -> Result<(c_int, c_int)> {
@@ -180,11 +180,11 @@ unsafe fn begin(
 ) -> Result<std::sync::Arc<Inner>> {
     let exchange = builder.exchange.as_ref();
     let expected = match &way {
-        Some(Way::UniqueId { pe, n_pes, .. }) => Some((*pe as usize, *n_pes as usize)),
+        Some(Way::ContextUniqueId { pe, n_pes, .. }) => Some((*pe as usize, *n_pes as usize)),
         _ => exchange.map(|exchange| (exchange.rank(), exchange.size())),
     };
     let name = match &way {
-        Some(Way::UniqueId { id, .. }) => id.as_bytes().to_vec(),
+        Some(Way::ContextUniqueId { id, .. }) => id.as_bytes().to_vec(),
         _ => once::number().to_le_bytes().to_vec(),
     };
     let watch = |place| Watchdog::start(place, exchange, &name, builder.watchdog);
@@ -366,7 +366,7 @@ unsafe fn call(way: Option<Way>, given: Given<'_>) -> Result<()> {
         // As `nvshmem_init` does it: a bootstrap that is a plug-in takes no attributes.
         // SAFETY: attributes may be missing where no flag says what they hold.
         Some(Way::Environment) => check(C, unsafe { sys::nvshmemx_hostlib_init_attr(0, ptr::null_mut()) }),
-        Some(Way::UniqueId { id, pe, n_pes }) => {
+        Some(Way::ContextUniqueId { id, pe, n_pes }) => {
             let id = id.raw();
             // SAFETY: both are valid, and the id, whose address is kept in the attributes, outlives the start.
             unsafe {

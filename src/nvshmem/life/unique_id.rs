@@ -15,23 +15,23 @@ use crate::{sys, version};
 /// 128 bytes that mean something to NVSHMEM only.
 ///
 /// ```
-/// # use gpucomm::nvshmem::UniqueId;
+/// # use gpucomm::nvshmem::ContextUniqueId;
 /// # fn main() -> gpucomm::Result<()> {
-/// let id = UniqueId::new()?;
+/// let id = ContextUniqueId::new()?;
 /// // The bytes go to the other PEs, by any means.
 /// let bytes = *id.as_bytes();
-/// assert_eq!(UniqueId::from_bytes(bytes), id);
+/// assert_eq!(ContextUniqueId::from_bytes(bytes), id);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct UniqueId {
+pub struct ContextUniqueId {
     bytes: [u8; Self::BYTES],
 }
 
-const OPERATION: &str = "nvshmem::UniqueId::new";
+const OPERATION: &str = "nvshmem::ContextUniqueId::new";
 
-impl UniqueId {
+impl ContextUniqueId {
     /// Bytes of an id.
     pub const BYTES: usize = 128;
 
@@ -64,7 +64,7 @@ impl UniqueId {
     /// An id for all ranks of an exchange: rank 0 makes it, and all get it.
     ///
     /// # Errors
-    /// As [`UniqueId::new`], and as [`Exchange::broadcast`].
+    /// As [`ContextUniqueId::new`], and as [`Exchange::broadcast`].
     pub fn shared(exchange: &Exchange) -> Result<Self> {
         Self::shared_of(exchange, Self::new)
     }
@@ -75,7 +75,7 @@ impl UniqueId {
     }
 
     fn shared_of(exchange: &Exchange, make: fn() -> Result<Self>) -> Result<Self> {
-        exchange.share_id("nvshmem::UniqueId::shared", || Ok(make()?.bytes)).map(Self::from_bytes)
+        exchange.share_id("nvshmem::ContextUniqueId::shared", || Ok(make()?.bytes)).map(Self::from_bytes)
     }
 
     /// An id that another PE sent.
@@ -105,8 +105,8 @@ impl UniqueId {
     }
 }
 
-impl fmt::Debug for UniqueId {
+impl fmt::Debug for ContextUniqueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UniqueId(..)")
+        f.write_str("ContextUniqueId(..)")
     }
 }

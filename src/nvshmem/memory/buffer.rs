@@ -20,7 +20,7 @@ use crate::nvshmem::state::wait_state::Awaited;
 /// Memory that all PEs have allocated together: so many elements on each. Any PE puts to and gets from it on any other.
 ///
 /// On its own PE it is device memory like any other: copies, slices and operations of NCCL take it like a
-/// [`DeviceBuffer`](crate::DeviceBuffer). It borrows the context, which therefore cannot be finalized before.
+/// [`DeviceBuffer`](crate::DeviceBuffer). It borrows the context, which therefore cannot be closed before.
 ///
 /// [`slice`](Self::slice) lends elements of this PE, [`symmetric`](Self::symmetric) the same place on any PE.
 /// Each PE may split its buffer as it likes ([`into_split`](Self::into_split)): the memory counts as dropped
@@ -32,10 +32,10 @@ use crate::nvshmem::state::wait_state::Awaited;
 /// next and all of them have dropped it. See [`Context::reclaim`].
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
 /// # use gpucomm::{Device, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: there is no other PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// let stream = Stream::new(ctx.device())?;
@@ -56,7 +56,7 @@ use crate::nvshmem::state::wait_state::Awaited;
 /// x.slice(..1).copy_to_slice(&stream, &mut first)?;
 /// assert_eq!(first, [0.0]);
 /// # drop((x, y));
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -82,12 +82,12 @@ impl<'ctx, T: Element> SymmetricBuffer<'ctx, T> {
         SymmetricBuffer { block: self.block.clone(), address, len, _context: PhantomData }
     }
 
-    /// The same buffer, which does not borrow the context: for who puts both into one struct. [`Context::finalize`] fails while it is there.
+    /// The same buffer, which does not borrow the context: for who puts both into one struct. [`Context::close`] fails while it is there.
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// struct Model {
@@ -98,7 +98,7 @@ impl<'ctx, T: Element> SymmetricBuffer<'ctx, T> {
     /// let model = Model { weights, ctx };
     /// let Model { weights, ctx } = model;
     /// drop(weights);
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -111,14 +111,14 @@ impl<'ctx, T: Element> SymmetricBuffer<'ctx, T> {
     /// too. A buffer that is dropped is freed later, where all PEs come together for something else.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// ctx.alloc::<f32>(1000)?.free(&ctx)?;
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -182,7 +182,7 @@ device_methods! {
 let mut x = ctx.alloc(4)?;
 x.copy_from_slice(&stream, &[1, 2, 3, 4])?;",
         "# }
-# ctx.finalize()?;
+# ctx.close()?;
 # Ok(())
 # }"
     )

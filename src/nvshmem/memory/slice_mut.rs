@@ -24,10 +24,10 @@ use crate::error::Result;
 /// ```
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
@@ -40,7 +40,7 @@ use crate::error::Result;
 /// front.try_slice_mut(3..)?.local().fill(&stream, 3)?;
 /// assert_eq!(all.as_symmetric().local().to_vec(&stream)?, [2, 2, 2, 3, 1, 1, 1, 1, 1, 1]);
 /// # drop(buffer);
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```

@@ -11,24 +11,24 @@ use crate::nvshmem::memory::local::{AsLocal, AsLocalMut, Local};
 /// To be read, it is the [`PinnedBuffer`] that it derefs to.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// # let stream = Stream::new(device)?;
 /// let there = ctx.alloc::<f32>(4)?;
 /// let mut batch = ctx.register(PinnedBuffer::<f32>::zeroed(4)?)?;
 /// batch.as_slice_mut()?.copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
-/// ctx.put_on_stream(&there, &batch, Pe(0), &stream)?;
-/// ctx.get_on_stream(batch.slice_mut(..2), there.symmetric(2..), Pe(0), &stream)?;
+/// ctx.on(&stream).put(&there, &batch, Pe(0))?;
+/// ctx.on(&stream).get(batch.slice_mut(..2), there.symmetric(2..), Pe(0))?;
 /// // Waits for both.
 /// assert_eq!(batch.as_slice()?, [3.0, 4.0, 3.0, 4.0]);
 /// let pinned = batch.unregister()?;
 /// assert_eq!(pinned.len(), 4);
 /// # drop(there);
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```

@@ -23,13 +23,13 @@ use crate::sys;
 ///
 /// It owns the buffer. Where it is dropped while work uses it, it waits for that, 5 seconds at most. What is still in use then, or is in a graph, or cannot be
 /// unregistered there, as within [`Context::nonblocking`] or during a capture, stays registered and is freed where all PEs come together next and that is
-/// over: in an allocation, in [`Context::reclaim`] or in [`Context::finalize`]. Another thread drops the buffer there, with its owner. What is in use to the end, or belongs to a context that is lost, is never freed.
+/// over: in an allocation, in [`Context::reclaim`] or in [`Context::close`]. Another thread drops the buffer there, with its owner. What is in use to the end, or belongs to a context that is lost, is never freed.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, UniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// # let stream = Stream::new(device)?;
@@ -38,7 +38,7 @@ use crate::sys;
 /// assert_eq!(local.as_slice().to_vec(&stream)?, [2.5; 100]);
 /// let back = local.unregister()?;
 /// assert_eq!(back.len(), 100);
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -54,10 +54,10 @@ impl Context {
     /// Wraps `nvshmemx_buffer_register`: memory of this PE, of its device or pinned on the host, becomes known to the library. No other PE takes part.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, Pe, ContextUniqueId};
     /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
@@ -70,7 +70,7 @@ impl Context {
     /// ctx.get(&mut pinned, &target, Pe(0))?;
     /// assert_eq!(pinned.as_slice()?, [1, 2, 3]);
     /// # drop((source, target, pinned));
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -176,7 +176,7 @@ fn leave(inner: &Inner, buffer: impl Registrable) {
     let mut kept = ManuallyDrop::new(Some(buffer));
     inner.left.add(Box::new(move |inner, operation| {
         let buffer = kept.as_ref()?;
-        let over = inner.is_finalized() || end(inner, buffer, operation, &Deadline::after(Duration::ZERO)).is_ok();
+        let over = inner.is_closed() || end(inner, buffer, operation, &Deadline::after(Duration::ZERO)).is_ok();
         over.then(|| kept.take().map(|buffer| Box::new(buffer) as Object)).flatten()
     }));
 }

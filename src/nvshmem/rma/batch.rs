@@ -15,9 +15,9 @@ impl NonblockingScope<'_, '_> {
     /// larger messages, which begin later. A hint; before NVSHMEM 3.8 it changes nothing.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let target = ctx.alloc::<u32>(100)?;
@@ -28,7 +28,7 @@ impl NonblockingScope<'_, '_> {
     ///     })
     /// })?;
     /// assert_eq!(target.to_vec(&stream)?, [7; 100]);
-    /// # drop(target); ctx.finalize()?; Ok(()) }
+    /// # drop(target); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::put_signal::SignalPut;
-use super::transfer::{Ends, Transfer};
+use super::transfer::Transfer;
 use crate::cuda::{Lends, undisturbing};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -24,10 +24,10 @@ const SCOPE: &str = "Context::nonblocking";
 /// What [`Context::nonblocking`] gives to its closure: puts and gets that are under way when they return, and done when the scope is.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
@@ -45,7 +45,7 @@ const SCOPE: &str = "Context::nonblocking";
 /// })?;
 /// assert_eq!((target.to_vec(&stream)?, ctx.signal_fetch(came.at(0))?), (vec![2, 2], 1));
 /// # drop((target, others, came));
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -70,9 +70,9 @@ impl Context {
     /// operands are borrowed until then. Within `f`, other calls of the context are errors, and so is the launch of a graph that uses what was lent before.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let (target, mut got) = (ctx.alloc::<u32>(4)?, DeviceBuffer::<u32>::zeroed(&stream, 2)?);
@@ -87,7 +87,7 @@ impl Context {
     /// })?;
     /// ctx.barrier_all()?;
     /// assert_eq!((target.to_vec(&stream)?, got.to_vec(&stream)?), (vec![1, 2, 0, 0], vec![0, 0]));
-    /// # drop((target, others)); ctx.finalize()?; Ok(()) }
+    /// # drop((target, others)); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// What is lent outlives the scope:
@@ -105,6 +105,7 @@ impl Context {
     /// # Errors
     /// What `f` returns; [`Error::InvalidUsage`] within another such scope; [`Error::Timeout`] where streams use what was lent to scopes on streams for longer
     /// than the timeout.
+    #[doc(alias("nvshmem_putmem_nbi", "nvshmem_getmem_nbi"))]
     pub fn nonblocking<'m, R>(&self, f: impl FnOnce(&mut NonblockingScope<'_, 'm>) -> Result<R>) -> Result<R> {
         let inner = self.inner();
         inner.ready(SCOPE)?;
@@ -141,14 +142,7 @@ impl<'m> NonblockingScope<'_, 'm> {
     ) -> Result<()> {
         const OPERATION: &str = "NonblockingScope::put";
         let transfer = Transfer::put(self.inner, OPERATION, dest.into(), source.local_operand(), pe)?;
-        let near = |ends: Ends| {
-            // SAFETY: symmetric memory of so many bytes, and local memory of as many that nobody uses, borrowed beyond the quiet at the end.
-            unsafe { sys::nvshmem_putmem_nbi(ends.remote, ends.local, ends.bytes, ends.pe) };
-        };
-        self.begin(OPERATION, &transfer, near, |ends, stream| {
-            // SAFETY: the same, and borrowed beyond the wait for that stream.
-            unsafe { sys::nvshmemx_putmem_on_stream(ends.remote, ends.local, ends.bytes, ends.pe, stream) };
-        })
+        self.begin(OPERATION, &transfer)
     }
 
     /// Wraps `nvshmem_getmem_nbi`: begins to copy `source` on `pe` to `dest`. See [`Context::get`] for the operands. First it waits for what streams do
@@ -164,14 +158,7 @@ impl<'m> NonblockingScope<'_, 'm> {
     ) -> Result<()> {
         const OPERATION: &str = "NonblockingScope::get";
         let transfer = Transfer::get(self.inner, OPERATION, dest.local_operand(), source.into(), pe)?;
-        let near = |ends: Ends| {
-            // SAFETY: as in `put`; the local memory is borrowed to be written.
-            unsafe { sys::nvshmem_getmem_nbi(ends.local, ends.remote, ends.bytes, ends.pe) };
-        };
-        self.begin(OPERATION, &transfer, near, |ends, stream| {
-            // SAFETY: as in `put`; the local memory is borrowed to be written.
-            unsafe { sys::nvshmemx_getmem_on_stream(ends.local, ends.remote, ends.bytes, ends.pe, stream) };
-        })
+        self.begin(OPERATION, &transfer)
     }
 
     /// Wraps `nvshmemx_putmem_signal_nbi_on_stream`, on a stream of the context: begins to copy `source` to `dest` on `pe`, and then does `op` to `signal` there. See
@@ -209,13 +196,7 @@ impl<'m> NonblockingScope<'_, 'm> {
         self.inner.on_host_in_scope("NonblockingScope::fence", || unsafe { sys::nvshmem_fence() })
     }
 
-    fn begin(
-        &mut self,
-        operation: &'static str,
-        transfer: &Transfer<'m>,
-        near: impl FnOnce(Ends),
-        far: impl FnOnce(Ends, sys::cudaStream_t),
-    ) -> Result<()> {
+    fn begin(&mut self, operation: &'static str, transfer: &Transfer<'m>) -> Result<()> {
         self.inner.ready_in_scope(operation)?;
         if transfer.is_empty() {
             return Ok(());
@@ -225,11 +206,11 @@ impl<'m> NonblockingScope<'_, 'm> {
         self.hold([idle]);
         let inner = self.inner;
         if transfer.is_near(inner) {
-            return inner.on_host_in_scope(operation, || near(transfer.raw()));
+            return inner.on_host_in_scope(operation, || transfer.begin());
         }
         // A transport may not do for the host what it does for streams; the library ends the process then.
         self.own_stream(operation)?;
-        inner.on_stream_in_scope(operation, &inner.stream, TRANSFER, transfer, |stream| far(transfer.raw(), stream))
+        inner.on_stream_in_scope(operation, &inner.stream, TRANSFER, transfer, |stream| transfer.enqueue(stream))
     }
 
     /// Before anything is given to the context's own stream: behind what has not ended there, as where a PE has not come, the end of the scope would

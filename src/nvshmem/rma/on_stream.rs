@@ -2,12 +2,14 @@
 
 use super::put_signal::SignalPut;
 use super::transfer::Transfer;
-use crate::cuda::{Lend, LentUses, Stream};
+use crate::cuda::{Lend, LentUses};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+#[cfg(doc)]
 use crate::nvshmem::life::context::Context;
+use crate::nvshmem::life::on_stream::OnStream;
 use crate::nvshmem::memory::local::{AsLocal, AsLocalMut};
 use crate::nvshmem::memory::slice::AsSymmetric;
 use crate::nvshmem::pe::Pe;
@@ -17,25 +19,25 @@ use crate::nvshmem::state::order::OrderUse;
 use crate::nvshmem::sync::signal::{Signal, SignalOp};
 use crate::sys;
 
-const SCOPE: &str = "Context::nonblocking_on_stream";
+const SCOPE: &str = "OnStream::nonblocking";
 
 /// So many transfers go before one quiet.
 const AT_ONCE: usize = 32;
 
-/// What [`Context::nonblocking_on_stream`] gives to its closure: puts and gets that go on side by side.
+/// What [`OnStream::nonblocking`] gives to its closure: puts and gets that go on side by side.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// let (target, signals) = (ctx.alloc::<u32>(4)?, ctx.alloc_signals(1)?);
 /// let source = DeviceBuffer::from_slice(&stream, &[1u32, 2])?;
 /// let (mut got, others) = (DeviceBuffer::<u32>::zeroed(&stream, 2)?, ctx.alloc::<u32>(2)?);
-/// ctx.nonblocking_on_stream(&stream, |scope| {
+/// ctx.on(&stream).nonblocking(|scope| {
 ///     for pe in 0..scope.n_pes() {
 ///         scope.put(target.symmetric(..2), &source, Pe(pe))?;
 ///         scope.put_signal(target.symmetric(2..), &source, signals.at(0), SignalOp::Add(1), Pe(pe))?;
@@ -44,7 +46,7 @@ const AT_ONCE: usize = 32;
 /// })?;
 /// assert_eq!(target.to_vec(&stream)?, [1, 2, 1, 2]);
 /// # drop((target, signals, others));
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -55,48 +57,27 @@ pub struct StreamScope<'s, 'm> {
 
 /// One transfer.
 enum One<'m> {
-    Put(Transfer<'m>),
-    Get(Transfer<'m>),
+    Transfer(Transfer<'m>),
     PutSignal(SignalPut<'m>),
 }
 
-impl Context {
+impl OnStream<'_> {
     /// Wraps `nvshmemx_putmem_nbi_on_stream`, `nvshmemx_getmem_nbi_on_stream`, `nvshmemx_putmem_signal_nbi_on_stream` and `nvshmemx_quiet_on_stream`: enqueues
-    /// the transfers that `f` asks for, which begin when `stream` has come to them and go on side by side, and behind them what waits for all of them.
+    /// the transfers that `f` asks for, which begin when the stream has come to them and go on side by side, and behind them what waits for all of them.
     ///
-    /// They are enqueued when `f` has returned, and none where it fails. Later work of `stream` finds all of them done: what was put is at the other PEs, what
+    /// They are enqueued when `f` has returned, and none where it fails. Later work of the stream finds all of them done: what was put is at the other PEs, what
     /// was got is here. The library has streams of its own for them, so they are no part of a graph. It waits for the transfers of all scopes: one that
     /// is held up on its stream holds up later ones on other streams.
     ///
-    /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
-    /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
-    /// use gpucomm::nvshmem::SignalOp;
-    ///
-    /// let (target, signals) = (ctx.alloc::<u32>(4)?, ctx.alloc_signals(1)?);
-    /// let mut got = DeviceBuffer::from_slice(&stream, &[5u32; 2])?;
-    /// let source = DeviceBuffer::from_slice(&stream, &[1u32, 2])?;
-    /// let others = ctx.alloc::<u32>(2)?;
-    /// ctx.nonblocking_on_stream(&stream, |scope| {
-    ///     scope.put(target.symmetric(..2), &source, Pe(0))?;
-    ///     scope.put_signal(target.symmetric(2..), &source, signals.at(0), SignalOp::Set(1), Pe(0))?;
-    ///     scope.get(&mut got, &others, Pe(0))
-    /// })?;
-    /// assert_eq!((target.to_vec(&stream)?, got.to_vec(&stream)?), (vec![1, 2, 1, 2], vec![0, 0]));
-    /// # drop((target, others, signals)); ctx.finalize()?; Ok(()) }
-    /// ```
-    ///
     /// # Errors
-    /// What `f` returns; [`Error::InvalidUsage`] for a stream that is lent to a capture; as [`Stream::launch`].
-    pub fn nonblocking_on_stream<'m, R>(
-        &self,
-        stream: &Stream,
-        f: impl FnOnce(&mut StreamScope<'_, 'm>) -> Result<R>,
-    ) -> Result<R> {
-        let inner = self.inner();
+    /// What `f` returns; [`Error::InvalidUsage`] for a stream that is lent to a capture; as [`Stream::launch`](crate::Stream::launch).
+    #[doc(alias(
+        "nvshmemx_putmem_nbi_on_stream",
+        "nvshmemx_getmem_nbi_on_stream",
+        "nvshmemx_putmem_signal_nbi_on_stream"
+    ))]
+    pub fn nonblocking<'m, R>(&self, f: impl FnOnce(&mut StreamScope<'_, 'm>) -> Result<R>) -> Result<R> {
+        let (inner, stream) = (self.inner(), self.stream());
         inner.ready(SCOPE)?;
         inner.check_stream(SCOPE, stream)?;
         // The library's own streams would become part of the graph, and of no use for anything else until its end.
@@ -132,7 +113,7 @@ impl<'m> StreamScope<'_, 'm> {
         pe: Pe,
     ) -> Result<()> {
         let transfer = Transfer::put(self.inner, "StreamScope::put", dest.into(), source.local_operand(), pe)?;
-        self.all.extend((!transfer.is_empty()).then_some(One::Put(transfer)));
+        self.all.extend((!transfer.is_empty()).then_some(One::Transfer(transfer)));
         Ok(())
     }
 
@@ -147,12 +128,12 @@ impl<'m> StreamScope<'_, 'm> {
         pe: Pe,
     ) -> Result<()> {
         let transfer = Transfer::get(self.inner, "StreamScope::get", dest.local_operand(), source.into(), pe)?;
-        self.all.extend((!transfer.is_empty()).then_some(One::Get(transfer)));
+        self.all.extend((!transfer.is_empty()).then_some(One::Transfer(transfer)));
         Ok(())
     }
 
     /// Wraps `nvshmemx_putmem_signal_nbi_on_stream`: copies `source` to `dest` on `pe`, and then does `op` to `signal` there. See
-    /// [`Context::put_signal_on_stream`].
+    /// [`Context::put_signal`].
     ///
     /// # Errors
     /// As [`Context::put`], at once.
@@ -174,23 +155,14 @@ impl<'m> StreamScope<'_, 'm> {
 impl One<'_> {
     fn enqueue(&self, stream: sys::cudaStream_t) {
         match self {
-            Self::Put(transfer) => {
-                let ends = transfer.raw();
-                // SAFETY: symmetric memory of so many bytes, and local memory of as many, lent until after the quiet that follows on the stream.
-                unsafe { sys::nvshmemx_putmem_nbi_on_stream(ends.remote, ends.local, ends.bytes, ends.pe, stream) };
-            }
-            Self::Get(transfer) => {
-                let ends = transfer.raw();
-                // SAFETY: as above; the local memory is borrowed to be written.
-                unsafe { sys::nvshmemx_getmem_nbi_on_stream(ends.local, ends.remote, ends.bytes, ends.pe, stream) };
-            }
+            Self::Transfer(transfer) => transfer.enqueue_nbi(stream),
             Self::PutSignal(put) => put.enqueue_nbi(stream),
         }
     }
 
     fn add_to<'s>(&'s self, uses: &mut LentUses<'s>) {
         match self {
-            Self::Put(transfer) | Self::Get(transfer) => transfer.add_to(uses),
+            Self::Transfer(transfer) => transfer.add_to(uses),
             Self::PutSignal(put) => put.add_to(uses),
         }
     }

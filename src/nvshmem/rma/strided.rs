@@ -2,15 +2,17 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::transfer::Transfer;
-use crate::cuda::{Access, Stream};
+use super::transfer::{Ends, Transfer};
+use crate::cuda::Access;
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
 use crate::nvshmem::life::context::Context;
+use crate::nvshmem::life::on_stream::OnStream;
 use crate::nvshmem::memory::local::{AsLocal, AsLocalMut, Local};
 use crate::nvshmem::memory::slice::{AsSymmetric, SymmetricSlice};
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::place::Place;
 use crate::sys;
 
 /// The most bytes from one element to the next: what CUDA's copies take.
@@ -34,27 +36,16 @@ pub struct Strides {
     pub source: usize,
 }
 
-type OnHost = unsafe extern "C" fn(*mut c_void, *const c_void, isize, isize, usize, c_int);
-type OnStream = unsafe extern "C" fn(*mut c_void, *const c_void, isize, isize, usize, c_int, sys::cudaStream_t);
-
-/// What a size of elements has.
-struct Calls {
-    put: OnHost,
-    get: OnHost,
-    put_on_stream: OnStream,
-    get_on_stream: OnStream,
-}
+type HostCall = unsafe extern "C" fn(*mut c_void, *const c_void, isize, isize, usize, c_int);
+type StreamCall = unsafe extern "C" fn(*mut c_void, *const c_void, isize, isize, usize, c_int, sys::cudaStream_t);
 
 macro_rules! calls {
     ($($bytes:literal => $put:ident, $get:ident, $put_on_stream:ident, $get_on_stream:ident;)*) => {
-        fn calls(bytes: usize) -> Option<Calls> {
-            match bytes {
-                $($bytes => Some(Calls {
-                    put: sys::$put,
-                    get: sys::$get,
-                    put_on_stream: sys::$put_on_stream,
-                    get_on_stream: sys::$get_on_stream,
-                }),)*
+        /// Those of elements of so many bytes, by the access to the local operand.
+        fn calls(bytes: usize, access: Access) -> Option<(HostCall, StreamCall)> {
+            match (bytes, access) {
+                $(($bytes, Access::Read) => Some((sys::$put, sys::$put_on_stream)),
+                ($bytes, Access::Write) => Some((sys::$get, sys::$get_on_stream)),)*
                 _ => None,
             }
         }
@@ -72,7 +63,7 @@ calls! {
 /// A strided transfer, checked.
 struct Strided<'m> {
     transfer: Transfer<'m>,
-    calls: Calls,
+    calls: (HostCall, StreamCall),
     /// Of `dest` and `source`, as the library takes them.
     strides: (isize, isize),
     len: usize,
@@ -87,9 +78,9 @@ impl Context {
     /// `strides.dest`-th place of `dest` on `pe`. Waits until `source` may be used again.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Strides, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, Strides, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let (matrix, column) = (ctx.alloc::<f32>(6)?, DeviceBuffer::from_slice(&stream, &[1.0f32, 2.0])?);
@@ -97,12 +88,13 @@ impl Context {
     /// ctx.iput(matrix.symmetric(1..), &column, Strides { dest: 3, source: 1 }, 2, Pe(0))?;
     /// ctx.barrier_all()?;
     /// assert_eq!(matrix.to_vec(&stream)?, [0.0, 1.0, 0.0, 0.0, 2.0, 0.0]);
-    /// # drop(matrix); ctx.finalize()?; Ok(()) }
+    /// # drop(matrix); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for strides that are 0, or of more than 2 GiB, operands that are too short, and elements of another size;
     /// [`Error::Unsupported`] for a PE that is not near; as [`put`](Self::put).
+    #[doc(alias("nvshmem_iput8", "nvshmem_iput16", "nvshmem_iput32", "nvshmem_iput64", "nvshmem_iput128"))]
     pub fn iput<'a, T: Element>(
         &self,
         dest: impl AsSymmetric<'a, T>,
@@ -111,22 +103,16 @@ impl Context {
         len: usize,
         pe: Pe,
     ) -> Result<()> {
-        const OPERATION: &str = "Context::iput";
-        let all = Strided::put(self.inner(), OPERATION, (dest.into(), source.local_operand()), (strides, len), pe)?;
-        all.transfer.on_host(self.inner(), OPERATION, |ends| {
-            let (dest, source) = all.strides;
-            // SAFETY: symmetric memory and local memory that nobody uses, with so many elements at these strides, and a PE that is near.
-            unsafe { (all.calls.put)(ends.remote, ends.local, dest, source, all.len, ends.pe) };
-        })
+        self.on_host().iput(dest, source, strides, len, pe)
     }
 
     /// Wraps `nvshmem_iget8`, `nvshmem_iget16`, `nvshmem_iget32`, `nvshmem_iget64` and `nvshmem_iget128`: copies every `strides.source`-th element of `source` on `pe`, `len` of them, to
     /// every `strides.dest`-th place of `dest`. They are there when it returns.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Strides, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, Strides, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let mut numbers = ctx.alloc::<u8>(5)?;
@@ -136,11 +122,12 @@ impl Context {
     /// let mut odd = DeviceBuffer::<u8>::zeroed(&stream, 3)?;
     /// ctx.iget(&mut odd, &numbers, Strides { dest: 1, source: 2 }, 3, Pe(0))?;
     /// assert_eq!(odd.to_vec(&stream)?, [1, 3, 5]);
-    /// # drop(numbers); ctx.finalize()?; Ok(()) }
+    /// # drop(numbers); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors
     /// As [`iput`](Self::iput).
+    #[doc(alias("nvshmem_iget8", "nvshmem_iget16", "nvshmem_iget32", "nvshmem_iget64", "nvshmem_iget128"))]
     pub fn iget<'a, T: Element>(
         &self,
         dest: impl AsLocalMut<'a, T>,
@@ -149,78 +136,66 @@ impl Context {
         len: usize,
         pe: Pe,
     ) -> Result<()> {
-        const OPERATION: &str = "Context::iget";
-        let all = Strided::get(self.inner(), OPERATION, (dest.local_operand(), source.into()), (strides, len), pe)?;
-        all.transfer.on_host(self.inner(), OPERATION, |ends| {
-            let (dest, source) = all.strides;
-            // SAFETY: as in `iput`; the local memory is borrowed to be written.
-            unsafe { (all.calls.get)(ends.local, ends.remote, dest, source, all.len, ends.pe) };
-        })
+        self.on_host().iget(dest, source, strides, len, pe)
     }
+}
 
-    /// Wraps `nvshmemx_iput8_on_stream`, and those of 16, 32, 64 and 128 bits: enqueues what [`iput`](Self::iput) does. It is complete as
-    /// [`put_on_stream`](Self::put_on_stream) is, and can be part of a graph.
-    ///
-    /// # Errors
-    /// As [`iput`](Self::iput); as [`Stream::launch`].
-    pub fn iput_on_stream<'a, T: Element>(
+impl OnStream<'_> {
+    /// Enqueues [`Context::iput`]. Wraps `nvshmemx_iput8_on_stream`, and those of 16, 32, 64 and 128 bits.
+    #[doc(alias(
+        "nvshmemx_iput8_on_stream",
+        "nvshmemx_iput16_on_stream",
+        "nvshmemx_iput32_on_stream",
+        "nvshmemx_iput64_on_stream",
+        "nvshmemx_iput128_on_stream"
+    ))]
+    pub fn iput<'a, T: Element>(
         &self,
         dest: impl AsSymmetric<'a, T>,
         source: impl AsLocal<'a, T>,
         strides: Strides,
         len: usize,
         pe: Pe,
-        stream: &Stream,
     ) -> Result<()> {
-        const OPERATION: &str = "Context::iput_on_stream";
-        let all = Strided::put(self.inner(), OPERATION, (dest.into(), source.local_operand()), (strides, len), pe)?;
-        all.transfer.on_stream(self.inner(), OPERATION, stream, |ends, stream| {
-            let (dest, source) = all.strides;
-            // SAFETY: symmetric memory and local memory that is ordered, with so many elements at these strides, a PE that is near, and a stream of its device.
-            unsafe { (all.calls.put_on_stream)(ends.remote, ends.local, dest, source, all.len, ends.pe, stream) };
-        })
+        let (inner, place) = self.at("Context::iput", "OnStream::iput");
+        let operands = (dest.into(), source.local_operand());
+        Strided::put(inner, place.operation, operands, (strides, len), pe)?.run(inner, place)
     }
 
-    /// Wraps `nvshmemx_iget8_on_stream`, and those of 16, 32, 64 and 128 bits: enqueues what [`iget`](Self::iget) does; later work of `stream` finds the elements.
-    /// It can be part of a graph.
-    ///
-    /// ```
-    /// # use gpucomm::nvshmem::{Context, Strides, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
-    /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
-    /// let (pairs, mut firsts) = (ctx.alloc::<i64>(4)?, DeviceBuffer::<i64>::zeroed(&stream, 2)?);
-    /// let mine = DeviceBuffer::from_slice(&stream, &[7i64, 8])?;
-    /// ctx.iput_on_stream(&pairs, &mine, Strides { dest: 2, source: 1 }, 2, Pe(0), &stream)?;
-    /// ctx.barrier_all_on_stream(&stream)?;
-    /// ctx.iget_on_stream(&mut firsts, &pairs, Strides { dest: 1, source: 2 }, 2, Pe(0), &stream)?;
-    /// assert_eq!(firsts.to_vec(&stream)?, [7, 8]);
-    /// # drop(pairs); ctx.finalize()?; Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`iput_on_stream`](Self::iput_on_stream).
-    pub fn iget_on_stream<'a, T: Element>(
+    /// Enqueues [`Context::iget`]. Wraps `nvshmemx_iget8_on_stream`, and those of 16, 32, 64 and 128 bits.
+    #[doc(alias(
+        "nvshmemx_iget8_on_stream",
+        "nvshmemx_iget16_on_stream",
+        "nvshmemx_iget32_on_stream",
+        "nvshmemx_iget64_on_stream",
+        "nvshmemx_iget128_on_stream"
+    ))]
+    pub fn iget<'a, T: Element>(
         &self,
         dest: impl AsLocalMut<'a, T>,
         source: impl AsSymmetric<'a, T>,
         strides: Strides,
         len: usize,
         pe: Pe,
-        stream: &Stream,
     ) -> Result<()> {
-        const OPERATION: &str = "Context::iget_on_stream";
-        let all = Strided::get(self.inner(), OPERATION, (dest.local_operand(), source.into()), (strides, len), pe)?;
-        all.transfer.on_stream(self.inner(), OPERATION, stream, |ends, stream| {
-            let (dest, source) = all.strides;
-            // SAFETY: as in `iput_on_stream`; the local memory is borrowed to be written.
-            unsafe { (all.calls.get_on_stream)(ends.local, ends.remote, dest, source, all.len, ends.pe, stream) };
-        })
+        let (inner, place) = self.at("Context::iget", "OnStream::iget");
+        let operands = (dest.local_operand(), source.into());
+        Strided::get(inner, place.operation, operands, (strides, len), pe)?.run(inner, place)
     }
 }
 
 impl<'m> Strided<'m> {
+    fn run(&self, inner: &Inner, place: Place<'_>) -> Result<()> {
+        let ((host, on_stream), (dest, source), len) = (self.calls, self.strides, self.len);
+        // SAFETY: symmetric memory and local memory that nobody uses and that is borrowed for this access, with so many elements at these strides, and a
+        // PE that is near.
+        let near = |ends: Ends| unsafe { host(ends.to, ends.from, dest, source, len, ends.pe) };
+        self.transfer.run_by(inner, place, near, |ends, stream| {
+            // SAFETY: the same, with local memory that is ordered, and a stream of the PE's device.
+            unsafe { on_stream(ends.to, ends.from, dest, source, len, ends.pe, stream) };
+        })
+    }
+
     fn put<T: Element>(
         inner: &Inner,
         operation: &'static str,
@@ -255,7 +230,7 @@ impl<'m> Strided<'m> {
         (Strides { dest, source }, len): (Strides, usize),
         pe: Pe,
     ) -> Result<Self> {
-        let calls = calls(size_of::<T>()).ok_or_else(|| {
+        let calls = calls(size_of::<T>(), local.2).ok_or_else(|| {
             let got = format!("{}, those of {}", size_of::<T>(), element::name::<T>());
             Error::argument(operation, "bytes of an element", "1, 2, 4, 8 or 16", got)
         })?;
@@ -305,7 +280,7 @@ mod tests {
 
     #[test]
     fn sizes() {
-        let have: Vec<usize> = (0..40).filter(|bytes| calls(*bytes).is_some()).collect();
+        let have: Vec<usize> = (0..40).filter(|bytes| calls(*bytes, Access::Read).is_some()).collect();
         assert_eq!(have, [1, 2, 4, 8, 16]);
     }
 }

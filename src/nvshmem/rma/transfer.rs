@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
-use crate::cuda::{Access, Lend, LentUses, Stream};
+use crate::cuda::{Access, Lend, LentUses};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::nvshmem::memory::local::Local;
@@ -12,6 +12,7 @@ use crate::nvshmem::memory::there::{There, check_len};
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
 use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::place::Place;
 use crate::nvshmem::state::wait_idle::IdleGuard;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
@@ -83,7 +84,7 @@ impl<'m> Transfer<'m> {
 
     /// What is done at the other end.
     fn other(&self) -> Access {
-        if self.access == Access::Read { Access::Write } else { Access::Read }
+        if self.puts() { Access::Write } else { Access::Read }
     }
 
     /// Waits until no stream of this PE does anything with the memory that conflicts.
@@ -96,56 +97,79 @@ impl<'m> Transfer<'m> {
         }
     }
 
-    /// Calls `f` with the place at the other end, the local one, bytes and the PE; nothing where there are none.
-    pub(crate) fn on_host(&self, inner: &Inner, operation: &'static str, f: impl FnOnce(Ends)) -> Result<()> {
-        if self.is_empty() {
-            return inner.ready(operation);
-        }
-        inner.ready(operation)?;
-        let _waits = SharedDeadline::begin();
-        let _beside = inner.wait_idle_beside(operation)?;
-        let _idle = self.wait_idle(inner, operation)?;
-        inner.on_host(operation, || f(self.raw()))
+    /// Does the transfer in its place, if there is anything to do.
+    pub(crate) fn run(&self, inner: &Inner, place: Place<'_>) -> Result<()> {
+        let near = |Ends { to, from, bytes, pe }| {
+            let call = if self.puts() { sys::nvshmem_putmem } else { sys::nvshmem_getmem };
+            // SAFETY: symmetric memory of so many bytes, local memory of as many that nobody uses and that is borrowed for this access, and a PE.
+            unsafe { call(to, from, bytes, pe) };
+        };
+        self.run_by(inner, place, near, |_, stream| self.enqueue(stream))
     }
 
-    /// As [`on_host`](Self::on_host), for functions that some transports have for streams only: the library ends the process if the host
-    /// calls those. If the PE is not near, enqueues `far` on the context's own stream, and waits for that.
-    pub(crate) fn now(
+    /// Enqueues it. The caller has the memory ordered, and the stream is one of the PE's device.
+    pub(crate) fn enqueue(&self, stream: sys::cudaStream_t) {
+        let Ends { to, from, bytes, pe } = self.raw();
+        let call = if self.puts() { sys::nvshmemx_putmem_on_stream } else { sys::nvshmemx_getmem_on_stream };
+        // SAFETY: symmetric memory of so many bytes, local memory of as many that is ordered and borrowed for this access, a PE, and a stream of its device.
+        unsafe { call(to, from, bytes, pe, stream) };
+    }
+
+    /// Begins it on the host, with memory that nobody uses. It is borrowed until after a quiet.
+    pub(crate) fn begin(&self) {
+        let Ends { to, from, bytes, pe } = self.raw();
+        let call = if self.puts() { sys::nvshmem_putmem_nbi } else { sys::nvshmem_getmem_nbi };
+        // SAFETY: as above, and borrowed until after that quiet.
+        unsafe { call(to, from, bytes, pe) };
+    }
+
+    /// Enqueues the non-blocking form. The caller enqueues the quiet.
+    pub(crate) fn enqueue_nbi(&self, stream: sys::cudaStream_t) {
+        let Ends { to, from, bytes, pe } = self.raw();
+        let call = if self.puts() { sys::nvshmemx_putmem_nbi_on_stream } else { sys::nvshmemx_getmem_nbi_on_stream };
+        // SAFETY: as above, and lent until after that quiet.
+        unsafe { call(to, from, bytes, pe, stream) };
+    }
+
+    /// Whether it writes to the other PE.
+    fn puts(&self) -> bool {
+        self.access == Access::Read
+    }
+
+    /// As [`run`](Self::run), by `near` on the host, or by `enqueue`. Some transports have their functions for
+    /// streams only, and the library ends the process if the host calls those. So if the PE is not near, the host enqueues on the
+    /// context's own stream, and waits for that.
+    pub(crate) fn run_by(
         &self,
         inner: &Inner,
-        operation: &'static str,
-        f: impl FnOnce(Ends),
-        far: impl FnOnce(Ends, sys::cudaStream_t),
+        Place { operation, stream }: Place<'_>,
+        near: impl FnOnce(Ends),
+        enqueue: impl FnOnce(Ends, sys::cudaStream_t),
     ) -> Result<()> {
-        if self.is_near(inner) || self.is_empty() {
-            return self.on_host(inner, operation, f);
+        if self.is_empty() {
+            inner.ready(operation)?;
+            return stream.map_or(Ok(()), |stream| inner.check_stream(operation, stream));
+        }
+        let enqueue = |stream| enqueue(self.raw(), stream);
+        if let Some(stream) = stream {
+            return inner.on_stream(operation, stream, TRANSFER, self, enqueue);
         }
         inner.ready(operation)?;
         let _waits = SharedDeadline::begin();
-        drop(inner.wait_idle_beside(operation)?);
+        let beside = inner.wait_idle_beside(operation)?;
+        if self.is_near(inner) {
+            let _idle = self.wait_idle(inner, operation)?;
+            return inner.on_host(operation, || near(self.raw()));
+        }
+        drop(beside);
         // The stream is ordered after what comes meanwhile.
         drop(self.wait_idle(inner, operation)?);
-        inner.on_own_stream(operation, TRANSFER, self, |stream| far(self.raw(), stream))
+        inner.on_own_stream(operation, TRANSFER, self, enqueue)
     }
 
     /// Whether this PE gets at the memory of the other one directly.
     pub(crate) fn is_near(&self, inner: &Inner) -> bool {
         inner.near[self.there.pe as usize]
-    }
-
-    /// The same of a call that enqueues on `stream`.
-    pub(crate) fn on_stream(
-        &self,
-        inner: &Inner,
-        operation: &'static str,
-        stream: &Stream,
-        f: impl FnOnce(Ends, sys::cudaStream_t),
-    ) -> Result<()> {
-        if self.is_empty() {
-            inner.ready(operation)?;
-            return inner.check_stream(operation, stream);
-        }
-        inner.on_stream(operation, stream, TRANSFER, self, |stream| f(self.raw(), stream))
     }
 
     /// What a bracket is lent.
@@ -156,15 +180,17 @@ impl<'m> Transfer<'m> {
 
     /// For the library.
     pub(crate) fn raw(&self) -> Ends {
-        Ends { remote: self.there.region.ptr(), local: self.local.ptr(), bytes: self.local.bytes(), pe: self.there.pe }
+        let (there, here) = (self.there.region.ptr(), self.local.ptr());
+        let (to, from) = if self.puts() { (there, here) } else { (here, there) };
+        Ends { to, from, bytes: self.local.bytes(), pe: self.there.pe }
     }
 }
 
 /// A transfer as the library is told it.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
-    pub(crate) remote: *mut c_void,
-    pub(crate) local: *mut c_void,
+    pub(crate) to: *mut c_void,
+    pub(crate) from: *const c_void,
     pub(crate) bytes: usize,
     pub(crate) pe: c_int,
 }

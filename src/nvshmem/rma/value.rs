@@ -1,14 +1,15 @@
 //! Single elements, whose values are on the host.
 
-use crate::cuda::{Access, Lend, LentUses, Stream, values};
+use crate::cuda::{Access, Lend, LentUses, values};
 use crate::element::{self, Element};
 use crate::error::{Error, Result};
 use crate::nvshmem::life::context::Context;
+use crate::nvshmem::life::on_stream::OnStream;
 use crate::nvshmem::memory::slice::AsSymmetric;
 use crate::nvshmem::memory::there::There;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::call::TRANSFER;
-use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::place::Place;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
 
@@ -32,51 +33,24 @@ impl Context {
     /// On `pe` it is there after a [`quiet`](Self::quiet) or a [barrier](Self::barrier_all) of this PE.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let flags = ctx.alloc::<f32>(3)?;
     /// ctx.put_value(flags.symmetric(1..2), 2.5, Pe(0))?;
     /// ctx.barrier_all()?;
     /// assert_eq!(ctx.get_value(flags.symmetric(1..2), Pe(0))?, 2.5);
-    /// # drop(flags); ctx.finalize()?; Ok(()) }
+    /// # drop(flags); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a PE that there is none, more or less than one element, elements of another size ([`put`](Self::put) has those), and
     /// memory of another context; [`Error::Timeout`] where streams use that memory of this PE for longer than the timeout.
+    #[doc(alias("nvshmem_uint8_p", "nvshmem_uint16_p", "nvshmem_uint32_p", "nvshmem_uint64_p"))]
     pub fn put_value<'a, T: Element>(&self, dest: impl AsSymmetric<'a, T>, value: T, pe: Pe) -> Result<()> {
-        const OPERATION: &str = "Context::put_value";
-        let inner = self.inner();
-        let there = There::one(inner, OPERATION, ("dest", dest.into()), pe)?;
-        let value = Bits::of(OPERATION, value)?;
-        inner.ready(OPERATION)?;
-        let _waits = SharedDeadline::begin();
-        let beside = inner.wait_idle_beside(OPERATION)?;
-        let (dest, number) = (there.region.ptr(), there.pe);
-        if !inner.near[pe.0] {
-            // A transport may not do for the host what it does for streams; the library ends the process then.
-            drop(beside);
-            let (bits, bytes) = value.all();
-            return inner.send(OPERATION, bits, &Written(there), |word, stream| {
-                // SAFETY: symmetric memory of an element of so many bytes, a word of this PE that begins with them, a PE, and a stream of its device.
-                unsafe { sys::nvshmemx_putmem_on_stream(dest, word, bytes, number, stream) };
-            });
-        }
-        let _idle =
-            if there.own { Some(inner.wait_idle(OPERATION, [(there.region.alloc, Access::Write)])?) } else { None };
-        let pe = number;
-        // SAFETY: symmetric memory of one element of that size, and a PE.
-        inner.on_host(OPERATION, || unsafe {
-            match value {
-                Bits::U8(value) => sys::nvshmem_uint8_p(dest.cast(), value, pe),
-                Bits::U16(value) => sys::nvshmem_uint16_p(dest.cast(), value, pe),
-                Bits::U32(value) => sys::nvshmem_uint32_p(dest.cast(), value, pe),
-                Bits::U64(value) => sys::nvshmem_uint64_p(dest.cast(), value, pe),
-            }
-        })
+        self.on_host().put_value(dest, value, pe)
     }
 
     /// Wraps `nvshmem_uint8_g`, `nvshmem_uint16_g`, `nvshmem_uint32_g` and `nvshmem_uint64_g`: reads `source`, one element of 1, 2, 4 or 8 bytes, on `pe`.
@@ -85,6 +59,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`put_value`](Self::put_value); [`Error::Unsupported`] for a PE that [is not near](Self::is_near): [`get`](Self::get) reaches it.
+    #[doc(alias("nvshmem_uint8_g", "nvshmem_uint16_g", "nvshmem_uint32_g", "nvshmem_uint64_g"))]
     pub fn get_value<'a, T: Element>(&self, source: impl AsSymmetric<'a, T>, pe: Pe) -> Result<T> {
         const OPERATION: &str = "Context::get_value";
         let inner = self.inner();
@@ -108,48 +83,62 @@ impl Context {
         })?;
         bits.value(OPERATION)
     }
+}
 
-    /// Wraps `nvshmemx_uint8_p_on_stream`, `nvshmemx_uint16_p_on_stream`, `nvshmemx_uint32_p_on_stream` and `nvshmemx_uint64_p_on_stream`: enqueues a write of `value` to
-    /// `dest`, one element of 1, 2, 4 or 8 bytes, on `pe`. The value is taken at once, so it is no part of a graph.
-    ///
-    /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
-    /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
-    /// let counts = ctx.alloc::<u64>(2)?;
-    /// ctx.put_value_on_stream(counts.symmetric(..1), 17, Pe(0), &stream)?;
-    /// ctx.barrier_all_on_stream(&stream)?;
-    /// assert_eq!(counts.to_vec(&stream)?, [17, 0]);
-    /// # drop(counts); ctx.finalize()?; Ok(()) }
-    /// ```
+impl OnStream<'_> {
+    /// Enqueues [`Context::put_value`]. The value is taken at once, so it is no part of a graph. Wraps `nvshmemx_uint8_p_on_stream`,
+    /// `nvshmemx_uint16_p_on_stream`, `nvshmemx_uint32_p_on_stream` and `nvshmemx_uint64_p_on_stream`.
     ///
     /// # Errors
-    /// As [`put_value`](Self::put_value); [`Error::Unsupported`] for a PE that is not near: the library would have the device read the memory of the host;
+    /// See [`OnStream`]; [`Error::Unsupported`] for a PE that is not near: the library would have the device read the memory of the host;
     /// [`Error::InvalidUsage`] for a stream that is lent to a capture.
-    pub fn put_value_on_stream<'a, T: Element>(
-        &self,
-        dest: impl AsSymmetric<'a, T>,
-        value: T,
-        pe: Pe,
-        stream: &Stream,
-    ) -> Result<()> {
-        const OPERATION: &str = "Context::put_value_on_stream";
-        let inner: &Inner = self.inner();
-        let there = Written(There::one(inner, OPERATION, ("dest", dest.into()), pe)?);
-        inner.check_near(OPERATION, pe)?;
-        let value = Bits::of(OPERATION, value)?;
-        // A graph would read the value again, where it was on the stack.
-        stream.no_part_of_capture(OPERATION)?;
-        let (dest, pe) = (there.0.region.ptr(), there.0.pe);
-        // SAFETY: symmetric memory of one element of that size, a PE, and a stream of its device.
-        inner.on_stream(OPERATION, stream, TRANSFER, &there, |stream| unsafe {
+    #[doc(alias(
+        "nvshmemx_uint8_p_on_stream",
+        "nvshmemx_uint16_p_on_stream",
+        "nvshmemx_uint32_p_on_stream",
+        "nvshmemx_uint64_p_on_stream"
+    ))]
+    pub fn put_value<'a, T: Element>(&self, dest: impl AsSymmetric<'a, T>, value: T, pe: Pe) -> Result<()> {
+        let (inner, Place { operation, stream }) = self.at("Context::put_value", "OnStream::put_value");
+        let there = Written(There::one(inner, operation, ("dest", dest.into()), pe)?);
+        let (dest, number, near) = (there.0.region.ptr(), there.0.pe, inner.near[pe.0]);
+        if let Some(stream) = stream {
+            inner.check_near(operation, pe)?;
+            let value = Bits::of(operation, value)?;
+            // A graph would read the value again, where it was on the stack.
+            stream.no_part_of_capture(operation)?;
+            // SAFETY: symmetric memory of one element of that size, a PE, and a stream of its device.
+            return inner.on_stream(operation, stream, TRANSFER, &there, |stream| unsafe {
+                match value {
+                    Bits::U8(value) => sys::nvshmemx_uint8_p_on_stream(dest.cast(), value, number, stream),
+                    Bits::U16(value) => sys::nvshmemx_uint16_p_on_stream(dest.cast(), value, number, stream),
+                    Bits::U32(value) => sys::nvshmemx_uint32_p_on_stream(dest.cast(), value, number, stream),
+                    Bits::U64(value) => sys::nvshmemx_uint64_p_on_stream(dest.cast(), value, number, stream),
+                }
+            });
+        }
+        let value = Bits::of(operation, value)?;
+        inner.ready(operation)?;
+        let _waits = SharedDeadline::begin();
+        let beside = inner.wait_idle_beside(operation)?;
+        if !near {
+            // A transport may not do for the host what it does for streams; the library ends the process then.
+            drop(beside);
+            let (bits, bytes) = value.all();
+            return inner.send(operation, bits, &there, |word, stream| {
+                // SAFETY: symmetric memory of an element of so many bytes, a word of this PE that begins with them, a PE, and a stream of its device.
+                unsafe { sys::nvshmemx_putmem_on_stream(dest, word, bytes, number, stream) };
+            });
+        }
+        let _idle =
+            there.0.own.then(|| inner.wait_idle(operation, [(there.0.region.alloc, Access::Write)])).transpose()?;
+        // SAFETY: symmetric memory of one element of that size, and a PE.
+        inner.on_host(operation, || unsafe {
             match value {
-                Bits::U8(value) => sys::nvshmemx_uint8_p_on_stream(dest.cast(), value, pe, stream),
-                Bits::U16(value) => sys::nvshmemx_uint16_p_on_stream(dest.cast(), value, pe, stream),
-                Bits::U32(value) => sys::nvshmemx_uint32_p_on_stream(dest.cast(), value, pe, stream),
-                Bits::U64(value) => sys::nvshmemx_uint64_p_on_stream(dest.cast(), value, pe, stream),
+                Bits::U8(value) => sys::nvshmem_uint8_p(dest.cast(), value, number),
+                Bits::U16(value) => sys::nvshmem_uint16_p(dest.cast(), value, number),
+                Bits::U32(value) => sys::nvshmem_uint32_p(dest.cast(), value, number),
+                Bits::U64(value) => sys::nvshmem_uint64_p(dest.cast(), value, number),
             }
         })
     }

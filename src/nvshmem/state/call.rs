@@ -2,6 +2,7 @@
 
 use super::inner::Inner;
 use super::order::OrderUse;
+use super::place::Place;
 use super::wait_idle::Death;
 use super::wait_state::Awaited;
 use crate::cuda::{Busy, Lend, Quiet, Stream, undisturbing};
@@ -145,6 +146,26 @@ impl Inner {
         let _waits = SharedDeadline::begin();
         self.on_stream(operation, &self.stream, entries, memory, f)?;
         self.wait_for_own_stream(operation)
+    }
+
+    /// Enqueues `f` in its place: on the stream, or, for the host, on the context's own, and waits for that. There `idle` waits first for what
+    /// streams do with the memory.
+    pub(crate) fn on_some_stream<M: Lend, I>(
+        &self,
+        Place { operation, stream }: Place<'_>,
+        entries: usize,
+        memory: M,
+        idle: impl FnOnce() -> Result<I>,
+        f: impl FnOnce(sys::cudaStream_t),
+    ) -> Result<()> {
+        if let Some(stream) = stream {
+            return self.on_stream(operation, stream, entries, memory, f);
+        }
+        self.ready(operation)?;
+        let _waits = SharedDeadline::begin();
+        // The stream is ordered after what comes meanwhile.
+        drop(idle()?);
+        self.on_own_stream(operation, entries, memory, f)
     }
 
     /// Waits until the context's own stream has done what is on it, no longer than the timeout. It may wait for any PE.

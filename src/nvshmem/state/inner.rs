@@ -17,7 +17,7 @@ use super::status::Status;
 use super::teams::Teams;
 use crate::cuda::{Device, Stream};
 use crate::deadline::Deadline;
-use crate::error::{Error, Reason, Result};
+use crate::error::{Cause, Error, Result};
 use crate::lock::Mutex;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::watchdog::Watchdog;
@@ -149,8 +149,8 @@ impl Inner {
     fn why(&self, operation: &'static str) -> Error {
         let why = self.why.lock();
         let reason = match &*why {
-            Some(error) => Reason::because(format!("the context is lost: {error}"), error.clone()),
-            None => "the context has been finalized".into(),
+            Some(error) => Cause::because(format!("the context is lost: {error}"), error.clone()),
+            None => "the context has been closed".into(),
         };
         Error::Aborted { operation, reason }
     }
@@ -188,12 +188,12 @@ impl Inner {
         Err(Error::InvalidUsage { operation, reason })
     }
 
-    /// Finalized.
+    /// Closed.
     pub(crate) fn set_over(&self) {
         self.over.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_finalized(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.over.load(Ordering::Acquire) && self.why.lock().is_none()
     }
 

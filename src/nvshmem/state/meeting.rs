@@ -68,7 +68,7 @@ pub(crate) enum Kind {
     Alloc = 1,
     Settle,
     Reclaim,
-    Finalize,
+    Close,
     Split,
     Split2d,
     TeamInit,
@@ -82,7 +82,7 @@ impl Kind {
             "an allocation",
             "the end of an allocation",
             "a reclaim",
-            "a finalize",
+            "a close",
             "a split of a team",
             "a split of a team in two dimensions",
             "a start of a team",
@@ -223,7 +223,7 @@ impl Inner {
             // So many meetings in vain, and all blocks and teams have had their turn.
             let turns = 2 + self.dropped.held().0 / AT_ONCE + 4 * teams.div_ceil(TEAMS);
             let has_more = before > 0 && idle_turns < turns;
-            if self.meet(&Plan { able: !has_more, ..Plan::new(operation, Kind::Finalize) })?.is_empty() {
+            if self.meet(&Plan { able: !has_more, ..Plan::new(operation, Kind::Close) })?.is_empty() {
                 return Ok(());
             }
         }

@@ -17,6 +17,7 @@ pub(crate) mod lateness;
 pub(crate) mod meeting;
 mod notes;
 pub(crate) mod order;
+pub(crate) mod place;
 mod questions;
 mod slots;
 pub(crate) mod status;

@@ -1,11 +1,13 @@
 //! Where all PEs wait for each other.
 
-use crate::cuda::Stream;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
+use crate::nvshmem::life::on_stream::OnStream;
+use crate::nvshmem::state::inner::Inner;
 use crate::nvshmem::state::order::OrderUse;
+use crate::nvshmem::state::place::Place;
 use crate::nvshmem::state::wait_state::Awaited;
 use crate::sys;
 
@@ -23,9 +25,9 @@ impl Context {
     /// First it waits until what was enqueued on streams of this PE for all PEs together is done. Streams that do anything else it does not wait for.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let (from, to) = ((ctx.pe().0 + ctx.n_pes() - 1) % ctx.n_pes(), (ctx.pe().0 + 1) % ctx.n_pes());
@@ -33,100 +35,80 @@ impl Context {
     /// ctx.put_value(&slot, ctx.pe().0 as u64, Pe(to))?;
     /// ctx.barrier_all()?;
     /// assert_eq!(slot.to_vec(&stream)?, [from as u64]);
-    /// # drop(slot); ctx.finalize()?; Ok(()) }
+    /// # drop(slot); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors
     /// [`Error::Timeout`] where that is not done in time; [`Error::Departed`] where the exchange knows meanwhile that a PE has ended. A PE that does not
     /// come is the [watchdog](crate::nvshmem::ContextBuilder::watchdog)'s business.
+    #[doc(alias = "nvshmem_barrier_all")]
     pub fn barrier_all(&self) -> Result<()> {
-        self.together("Context::barrier_all", || {
-            // SAFETY: the library runs, and all PEs call it as their next one.
-            unsafe { sys::nvshmem_barrier_all() };
-        })
+        self.on_host().barrier_all()
     }
 
     /// Wraps `nvshmem_sync_all`: waits until all PEs have come. What they have put may still be under way.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// // Nobody begins before all are there.
     /// ctx.sync_all()?;
-    /// # ctx.finalize()?; Ok(()) }
+    /// # ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors
     /// As [`barrier_all`](Self::barrier_all).
+    #[doc(alias = "nvshmem_sync_all")]
     pub fn sync_all(&self) -> Result<()> {
-        self.together("Context::sync_all", || {
-            // SAFETY: the library runs, and all PEs call it as their next one.
-            unsafe { sys::nvshmem_sync_all() };
-        })
+        self.on_host().sync_all()
     }
+}
 
-    /// Wraps `nvshmemx_barrier_all_on_stream`: later work of `stream` comes when all PEs' streams have come here, and what they had put before is there. It can be
-    /// part of a graph, where each PE has a device of its own.
+impl OnStream<'_> {
+    /// Enqueues [`Context::barrier_all`]. Later work of the stream runs when all PEs' streams have come here, and what they had put before is
+    /// there. Wraps `nvshmemx_barrier_all_on_stream`.
     ///
-    /// Where several PEs share a device without MPS, the call itself waits until those have made it.
-    ///
-    /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
-    /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
-    /// let (slot, mine) = (ctx.alloc::<u16>(2)?, DeviceBuffer::from_slice(&stream, &[3u16, 4])?);
-    /// ctx.put_on_stream(&slot, &mine, Pe((ctx.pe().0 + 1) % ctx.n_pes()), &stream)?;
-    /// ctx.barrier_all_on_stream(&stream)?;
-    /// assert_eq!(slot.to_vec(&stream)?, [3, 4]);
-    /// # drop(slot); ctx.finalize()?; Ok(()) }
-    /// ```
+    /// Where several PEs share a device without MPS, the call itself waits until those have made it, and no graph can have it.
     ///
     /// # Errors
-    /// As [`Stream::launch`]; [`Error::InvalidUsage`] in a capture where PEs share devices without MPS.
-    pub fn barrier_all_on_stream(&self, stream: &Stream) -> Result<()> {
-        let inner = self.inner();
-        let world = OrderUse::exclusive(&*inner.world);
-        inner.together_on_stream("Context::barrier_all_on_stream", stream, world, &Awaited::All, |stream| {
-            // SAFETY: the library runs, the stream is one of its device, and all PEs call it as their next one.
-            unsafe { sys::nvshmemx_barrier_all_on_stream(stream) };
-        })
+    /// See [`OnStream`]; [`Error::InvalidUsage`] in a capture where PEs share devices without MPS.
+    #[doc(alias = "nvshmemx_barrier_all_on_stream")]
+    pub fn barrier_all(&self) -> Result<()> {
+        let (inner, place) = self.at("Context::barrier_all", "OnStream::barrier_all");
+        together(inner, place, sys::nvshmem_barrier_all, sys::nvshmemx_barrier_all_on_stream)
     }
 
-    /// Wraps `nvshmemx_sync_all_on_stream`: later work of `stream` comes when all PEs' streams have come here. What they have put may still be under way.
-    /// As [`barrier_all_on_stream`](Self::barrier_all_on_stream) otherwise.
-    ///
-    /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
-    /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
-    /// ctx.sync_all_on_stream(&stream)?;
-    /// stream.synchronize()?;
-    /// # ctx.finalize()?; Ok(()) }
-    /// ```
+    /// Enqueues [`Context::sync_all`]. Later work of the stream runs when all PEs' streams have come here. What they have put may still be under
+    /// way. Wraps `nvshmemx_sync_all_on_stream`.
     ///
     /// # Errors
-    /// As [`barrier_all_on_stream`](Self::barrier_all_on_stream).
-    pub fn sync_all_on_stream(&self, stream: &Stream) -> Result<()> {
-        let inner = self.inner();
-        let world = OrderUse::exclusive(&*inner.world);
-        inner.together_on_stream("Context::sync_all_on_stream", stream, world, &Awaited::All, |stream| {
-            // SAFETY: the library runs, the stream is one of its device, and all PEs call it as their next one.
-            unsafe { sys::nvshmemx_sync_all_on_stream(stream) };
-        })
+    /// As [`barrier_all`](Self::barrier_all).
+    #[doc(alias = "nvshmemx_sync_all_on_stream")]
+    pub fn sync_all(&self) -> Result<()> {
+        let (inner, place) = self.at("Context::sync_all", "OnStream::sync_all");
+        together(inner, place, sys::nvshmem_sync_all, sys::nvshmemx_sync_all_on_stream)
     }
+}
 
-    /// A call that all PEs make together, on the host: after what this one's streams do with all of them, which would meet it within the library.
-    fn together(&self, operation: &'static str, f: impl FnOnce()) -> Result<()> {
-        let inner = self.inner();
-        inner.ready(operation)?;
-        let _world = inner.wait_idle_world(operation)?;
-        inner.on_host_with(operation, &Awaited::All, f)
+/// Calls a function that all PEs call together. On the host it comes after what this one's streams do with all of them, which would meet it within the
+/// library.
+fn together(
+    inner: &Inner,
+    Place { operation, stream }: Place<'_>,
+    host: unsafe extern "C" fn(),
+    enqueue: unsafe extern "C" fn(sys::cudaStream_t),
+) -> Result<()> {
+    if let Some(stream) = stream {
+        let world = OrderUse::exclusive(&*inner.world);
+        // SAFETY: the library runs, the stream is one of its device, and all PEs call it as their next one.
+        let enqueue = |stream| unsafe { enqueue(stream) };
+        return inner.together_on_stream(operation, stream, world, &Awaited::All, enqueue);
     }
+    inner.ready(operation)?;
+    let _world = inner.wait_idle_world(operation)?;
+    // SAFETY: the library runs, and all PEs call it as their next one.
+    inner.on_host_with(operation, &Awaited::All, || unsafe { host() })
 }

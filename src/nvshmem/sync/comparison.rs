@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use crate::sys;
 
-/// How a [wait](crate::nvshmem::Context::signal_wait_until_on_stream) compares what is in memory, on the left, with the value that it was given.
+/// How a [wait](crate::nvshmem::OnStream::signal_wait_until) compares what is in memory, on the left, with the value that it was given.
 ///
 /// ```
 /// use gpucomm::nvshmem::Comparison;

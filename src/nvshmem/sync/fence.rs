@@ -1,11 +1,13 @@
 //! What completes the transfers of this PE.
 
-use crate::cuda::Stream;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 use crate::nvshmem::life::context::Context;
+use crate::nvshmem::life::on_stream::OnStream;
 use crate::nvshmem::state::call::COLLECTIVE;
+use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::place::Place;
 use crate::sys;
 
 impl Context {
@@ -13,9 +15,9 @@ impl Context {
     /// transfers that are under way.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let (data, flag) = (ctx.alloc::<u8>(5)?, ctx.alloc::<i32>(1)?);
@@ -25,11 +27,12 @@ impl Context {
     /// ctx.put_value(&flag, 1, Pe(0))?;
     /// # ctx.quiet()?;
     /// # assert_eq!((data.to_vec(&stream)?, flag.to_vec(&stream)?), (b"hello".to_vec(), vec![1]));
-    /// # drop((data, flag)); ctx.finalize()?; Ok(()) }
+    /// # drop((data, flag)); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors
     /// [`Error::Timeout`] where transfers of scopes on streams are under way for longer than the timeout; what CUDA says.
+    #[doc(alias = "nvshmem_fence")]
     pub fn fence(&self) -> Result<()> {
         const OPERATION: &str = "Context::fence";
         self.inner().ready(OPERATION)?;
@@ -40,63 +43,35 @@ impl Context {
 
     /// Wraps `nvshmem_quiet`: waits until what the host has put is at the other PEs, where they and everybody find it.
     ///
-    /// It does not wait for streams: what [`put_on_stream`](Self::put_on_stream) and the like have enqueued, [`quiet_on_stream`](Self::quiet_on_stream)
-    /// completes, on the same stream.
+    /// It does not wait for streams: what a stream has put, [`OnStream::quiet`] completes, on the same stream.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let data = ctx.alloc::<u8>(5)?;
     /// ctx.put(&data, &DeviceBuffer::from_slice(&stream, b"hello")?, Pe(0))?;
     /// ctx.quiet()?;
     /// assert_eq!(data.to_vec(&stream)?, b"hello");
-    /// # drop(data); ctx.finalize()?; Ok(()) }
+    /// # drop(data); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "nvshmem_quiet")]
     pub fn quiet(&self) -> Result<()> {
-        // SAFETY: the library runs.
-        self.inner().on_host("Context::quiet", || unsafe { sys::nvshmem_quiet() })
-    }
-
-    /// Wraps `nvshmemx_quiet_on_stream`: enqueues a wait until what `stream` has put before is at the other PEs. It can be part of a graph.
-    ///
-    /// What other streams have enqueued is theirs to complete.
-    ///
-    /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
-    /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
-    /// let (data, source) = (ctx.alloc::<u8>(5)?, DeviceBuffer::from_slice(&stream, b"hello")?);
-    /// ctx.put_on_stream(&data, &source, Pe(0), &stream)?;
-    /// ctx.quiet_on_stream(&stream)?;
-    /// stream.synchronize()?;
-    /// assert_eq!(data.to_vec(&stream)?, b"hello");
-    /// # drop(data); ctx.finalize()?; Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Stream::launch`].
-    pub fn quiet_on_stream(&self, stream: &Stream) -> Result<()> {
-        self.inner().on_stream("Context::quiet_on_stream", stream, COLLECTIVE, (), |stream| {
-            // SAFETY: the library runs, and the stream is one of its device.
-            unsafe { sys::nvshmemx_quiet_on_stream(stream) };
-        })
+        self.on_host().quiet()
     }
 
     /// Wraps `nvshmemx_flush`: waits until the sources of what the host has put may be used again. Before NVSHMEM 3.7 it is
     /// [`quiet`](Self::quiet), which waits for more.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+    /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let (data, mut source) = (ctx.alloc::<u8>(5)?, DeviceBuffer::from_slice(&stream, b"hello")?);
@@ -105,50 +80,54 @@ impl Context {
     /// source.fill(&stream, 0)?;
     /// ctx.quiet()?;
     /// assert_eq!(data.to_vec(&stream)?, b"hello");
-    /// # drop(data); ctx.finalize()?; Ok(()) }
+    /// # drop(data); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors
     /// As [`quiet`](Self::quiet).
+    #[doc(alias = "nvshmemx_flush")]
     pub fn flush(&self) -> Result<()> {
-        // SAFETY: the library runs.
-        self.inner().on_host("Context::flush", || unsafe {
-            #[cfg(nvshmem_ge_3_7)]
-            sys::nvshmemx_flush();
-            #[cfg(not(nvshmem_ge_3_7))]
-            sys::nvshmem_quiet();
-        })
+        self.on_host().flush()
+    }
+}
+
+impl OnStream<'_> {
+    /// Enqueues a wait until what the stream has put before is at the other PEs. Other streams complete what they have put themselves. Wraps
+    /// `nvshmemx_quiet_on_stream`.
+    #[doc(alias = "nvshmemx_quiet_on_stream")]
+    pub fn quiet(&self) -> Result<()> {
+        let (inner, place) = self.at("Context::quiet", "OnStream::quiet");
+        completed(inner, place, sys::nvshmem_quiet, sys::nvshmemx_quiet_on_stream)
     }
 
-    /// Wraps `nvshmemx_flush_on_stream`: enqueues a wait until the sources of what `stream` has put may be used again. Before
-    /// NVSHMEM 3.7 it is [`quiet_on_stream`](Self::quiet_on_stream), which waits for more.
-    ///
-    /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
-    /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
-    /// let (data, mut source) = (ctx.alloc::<u8>(5)?, DeviceBuffer::from_slice(&stream, b"hello")?);
-    /// ctx.put_on_stream(&data, &source, Pe(0), &stream)?;
-    /// ctx.flush_on_stream(&stream)?;
-    /// source.fill(&stream, 0)?;
-    /// ctx.quiet_on_stream(&stream)?;
-    /// assert_eq!(data.to_vec(&stream)?, b"hello");
-    /// # drop(data); ctx.finalize()?; Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Stream::launch`].
-    pub fn flush_on_stream(&self, stream: &Stream) -> Result<()> {
-        self.inner().on_stream("Context::flush_on_stream", stream, COLLECTIVE, (), |stream| {
+    /// Enqueues a wait until the sources of what the stream has put may be used again. Before NVSHMEM 3.7 it is [`quiet`](Self::quiet), which waits
+    /// for more. Wraps `nvshmemx_flush_on_stream`.
+    #[doc(alias = "nvshmemx_flush_on_stream")]
+    pub fn flush(&self) -> Result<()> {
+        let (inner, place) = self.at("Context::flush", "OnStream::flush");
+        #[cfg(nvshmem_ge_3_7)]
+        let (host, enqueue) = (sys::nvshmemx_flush, sys::nvshmemx_flush_on_stream);
+        #[cfg(not(nvshmem_ge_3_7))]
+        let (host, enqueue) = (sys::nvshmem_quiet, sys::nvshmemx_quiet_on_stream);
+        completed(inner, place, host, enqueue)
+    }
+}
+
+/// Calls a function that waits for transfers of this PE, and needs no more than that the library runs.
+fn completed(
+    inner: &Inner,
+    Place { operation, stream }: Place<'_>,
+    host: unsafe extern "C" fn(),
+    enqueue: unsafe extern "C" fn(sys::cudaStream_t),
+) -> Result<()> {
+    match stream {
+        None => inner.on_host(operation, || {
+            // SAFETY: the library runs.
+            unsafe { host() }
+        }),
+        Some(stream) => inner.on_stream(operation, stream, COLLECTIVE, (), |stream| {
             // SAFETY: the library runs, and the stream is one of its device.
-            unsafe {
-                #[cfg(nvshmem_ge_3_7)]
-                sys::nvshmemx_flush_on_stream(stream);
-                #[cfg(not(nvshmem_ge_3_7))]
-                sys::nvshmemx_quiet_on_stream(stream);
-            };
-        })
+            unsafe { enqueue(stream) }
+        }),
     }
 }

@@ -8,6 +8,7 @@ use crate::nvshmem::memory::slice::SymmetricSlice;
 use crate::nvshmem::memory::there::There;
 use crate::nvshmem::pe::Pe;
 use crate::nvshmem::state::inner::Inner;
+use crate::nvshmem::state::place::Place;
 use crate::nvshmem::state::wait_idle::IdleGuard;
 use crate::sys;
 
@@ -18,7 +19,7 @@ const WRITES: i32 = 12_050;
 /// a buffer of your own.
 ///
 /// Others change it by [`signal_op`](crate::nvshmem::Context::signal_op) and [`put_signal`](crate::nvshmem::Context::put_signal), by the same on a
-/// [stream](crate::nvshmem::Context::put_signal_on_stream), or from kernels; its own PE waits for it and reads it. Signals are compared as
+/// [stream](crate::nvshmem::OnStream::put_signal), or from kernels; its own PE waits for it and reads it. Signals are compared as
 /// numbers below 2^63: the library has some comparisons made by the hardware, which goes round at the end.
 ///
 /// ```
@@ -30,10 +31,10 @@ const WRITES: i32 = 12_050;
 /// ```
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
@@ -41,7 +42,7 @@ const WRITES: i32 = 12_050;
 /// let word = signals.at(1).as_symmetric();
 /// assert_eq!((word.len(), word.local().to_vec(&stream)?), (1, vec![0]));
 /// # drop(signals);
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -122,9 +123,9 @@ impl<'m> SignalAt<'m> {
         }
     }
 
-    /// Fails where a graph on `stream` could not have it: without writes of streams, the library copies the value from its stack.
-    pub(crate) fn check_part(&self, operation: &'static str, stream: &Stream) -> Result<()> {
-        let copies = self.near && matches!(self.op, SignalOp::Set(_)) && stream.records();
+    /// Fails where a graph could not have it: without writes of streams, the library copies the value from its stack.
+    pub(crate) fn check_part(&self, Place { operation, stream }: Place<'_>) -> Result<()> {
+        let copies = self.near && matches!(self.op, SignalOp::Set(_)) && stream.is_some_and(Stream::records);
         if !copies || driver_version()? >= WRITES {
             return Ok(());
         }

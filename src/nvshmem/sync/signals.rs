@@ -13,27 +13,27 @@ use crate::nvshmem::memory::slice::SymmetricSlice;
 /// So many signals on every PE, which begin as zeros. Made by [`Context::alloc_signals`].
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, SignalOp, UniqueId, Pe}; use gpucomm::{Device, Stream};
+/// # use gpucomm::nvshmem::{Context, SignalOp, ContextUniqueId, Pe}; use gpucomm::{Device, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let device = Device::new(0)?; let id = UniqueId::new()?; let stream = Stream::new(device)?;
+/// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// // One for each PE that may send.
 /// let mut came = ctx.alloc_signals(ctx.n_pes())?;
 /// let from = ctx.pe().0;
-/// ctx.signal_op_on_stream(came.at(from), SignalOp::Set(3), Pe(0), &stream)?;
+/// ctx.on(&stream).signal_op(came.at(from), SignalOp::Set(3), Pe(0))?;
 /// stream.synchronize()?;
 /// assert_eq!(ctx.signal_fetch(came.at(from))?, 3);
 /// came.reset(&stream)?;
 /// assert_eq!(came.to_vec(&stream)?, vec![0; came.len()]);
-/// # drop(came); ctx.finalize()?; Ok(()) }
+/// # drop(came); ctx.close()?; Ok(()) }
 /// ```
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
@@ -42,7 +42,7 @@ use crate::nvshmem::memory::slice::SymmetricSlice;
 /// let words = signals.into_buffer();
 /// assert_eq!(words.to_vec(&stream)?, [0, 0]);
 /// # drop(words);
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```

@@ -9,7 +9,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// An element that a stream waits for, by [`Context::wait_until_on_stream`](crate::nvshmem::Context::wait_until_on_stream) and the like: `i32`, `i64`, `u32` and `u64`.
+/// An element that a stream waits for, by [`OnStream::wait_until`](crate::nvshmem::OnStream::wait_until) and the like: `i32`, `i64`, `u32` and `u64`.
 /// Sealed.
 #[diagnostic::on_unimplemented(
     message = "no stream waits for a value of type `{Self}`",

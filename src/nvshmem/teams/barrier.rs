@@ -1,11 +1,14 @@
 //! Where the members of a team wait for each other.
 
+use super::on_stream::TeamOnStream;
 use super::team::Team;
-use crate::cuda::Stream;
 use crate::error::Result;
 use crate::nvshmem::state::code::check;
+use crate::nvshmem::state::place::Place;
 use crate::shared_deadline::SharedDeadline;
 use crate::sys;
+
+type Enqueue = unsafe extern "C" fn(sys::nvshmem_team_t, sys::cudaStream_t) -> i32;
 
 impl Team<'_> {
     /// Wraps `nvshmem_barrier`: waits until all members have come, and what each has put by calls on the host has arrived before that. What streams
@@ -18,69 +21,49 @@ impl Team<'_> {
     /// streams still do something with the team.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let (mut team, stream) = (ctx.node()?, Stream::new(ctx.device())?);
     /// team.barrier()?;
     /// team.sync()?;
     /// // Behind what the stream has to do, and before what comes later on it.
-    /// team.barrier_on_stream(&stream)?;
-    /// team.sync_on_stream(&stream)?;
+    /// team.on(&stream).barrier()?;
+    /// team.on(&stream).sync()?;
     /// stream.synchronize()?;
     /// # drop(team);
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "nvshmem_barrier")]
     pub fn barrier(&mut self) -> Result<()> {
-        // SAFETY: the team is there, and all members call it as their next one.
-        self.on_host("Team::barrier", "nvshmem_barrier", |team| unsafe { sys::nvshmem_barrier(team) })
+        self.on_host().barrier()
     }
 
     /// Wraps `nvshmem_team_sync`: waits until all members have come. What was put may not have arrived.
     ///
     /// # Errors
     /// As [`barrier`](Self::barrier).
+    #[doc(alias = "nvshmem_team_sync")]
     pub fn sync(&mut self) -> Result<()> {
-        // SAFETY: the team is there, and all members call it as their next one.
-        self.on_host("Team::sync", "nvshmem_team_sync", |team| unsafe { sys::nvshmem_team_sync(team) })
+        self.on_host().sync()
     }
 
-    /// Wraps `nvshmemx_barrier_on_stream`: the stream goes on when all members have come to it, and what each has put before, on that stream or by
-    /// calls on the host, has arrived.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where several PEs share a device without MPS;
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a stream of another device.
-    pub fn barrier_on_stream(&mut self, stream: &Stream) -> Result<()> {
-        // SAFETY: the team is there, and all members enqueue it as their next one.
-        self.together("Team::barrier_on_stream", "nvshmemx_barrier_on_stream", stream, (), |team, stream| unsafe {
-            sys::nvshmemx_barrier_on_stream(team, stream)
-        })
-    }
-
-    /// Wraps `nvshmemx_team_sync_on_stream`: the stream goes on when all members have come to it. What was put may not have arrived.
-    ///
-    /// # Errors
-    /// As [`barrier_on_stream`](Self::barrier_on_stream).
-    pub fn sync_on_stream(&mut self, stream: &Stream) -> Result<()> {
-        // SAFETY: the team is there, and all members enqueue it as their next one.
-        self.together("Team::sync_on_stream", "nvshmemx_team_sync_on_stream", stream, (), |team, stream| unsafe {
-            sys::nvshmemx_team_sync_on_stream(team, stream)
-        })
-    }
-
-    /// A call on the host, behind what streams do with the team.
-    fn on_host(
+    /// Calls a function that all members call together, and which has this name. On the host it comes behind what streams do with the team.
+    fn meet(
         &mut self,
-        operation: &'static str,
-        c: &'static str,
-        f: impl FnOnce(sys::nvshmem_team_t) -> i32,
+        Place { operation, stream }: Place<'_>,
+        (c, host): (&'static str, unsafe extern "C" fn(sys::nvshmem_team_t) -> i32),
+        (c_enqueue, enqueue): (&'static str, Enqueue),
     ) -> Result<()> {
+        if let Some(stream) = stream {
+            // SAFETY: the team is there, the stream is one of the PE's device, and all members enqueue it as their next one.
+            return self.together(operation, c_enqueue, stream, (), |team, stream| unsafe { enqueue(team, stream) });
+        }
         self.inner.ready(operation)?;
         self.inner.check_whole(operation)?;
         let (inner, awaited) = (&self.inner, self.state.awaited());
@@ -88,6 +71,39 @@ impl Team<'_> {
         let _team =
             inner.wait_idle_order(operation, &self.state.order, Some(&awaited), "what the team does on streams")?;
         let _world = if self.state.beside_world { Some(inner.wait_idle_world(operation)?) } else { None };
-        check(c, inner.on_host_with(operation, &awaited, || f(self.state.raw))?)
+        // SAFETY: the team is there, and all members call it as their next one.
+        check(c, inner.on_host_with(operation, &awaited, || unsafe { host(self.state.raw) })?)
+    }
+}
+
+impl TeamOnStream<'_, '_> {
+    /// Enqueues [`Team::barrier`]. The stream goes on when all members have come to it, and what each has put before, on that stream or by calls on
+    /// the host, has arrived. Wraps `nvshmemx_barrier_on_stream`.
+    ///
+    /// # Errors
+    /// See [`TeamOnStream`]; [`Error::Unsupported`](crate::Error::Unsupported) where several PEs share a device without MPS.
+    #[doc(alias = "nvshmemx_barrier_on_stream")]
+    pub fn barrier(&mut self) -> Result<()> {
+        let place = self.place("Team::barrier", "TeamOnStream::barrier");
+        self.team.meet(
+            place,
+            ("nvshmem_barrier", sys::nvshmem_barrier),
+            ("nvshmemx_barrier_on_stream", sys::nvshmemx_barrier_on_stream),
+        )
+    }
+
+    /// Enqueues [`Team::sync`]. The stream goes on when all members have come to it. What was put may not have arrived. Wraps
+    /// `nvshmemx_team_sync_on_stream`.
+    ///
+    /// # Errors
+    /// As [`barrier`](Self::barrier).
+    #[doc(alias = "nvshmemx_team_sync_on_stream")]
+    pub fn sync(&mut self) -> Result<()> {
+        let place = self.place("Team::sync", "TeamOnStream::sync");
+        self.team.meet(
+            place,
+            ("nvshmem_team_sync", sys::nvshmem_team_sync),
+            ("nvshmemx_team_sync_on_stream", sys::nvshmemx_team_sync_on_stream),
+        )
     }
 }

@@ -15,10 +15,10 @@ impl Context {
     /// `NVSHMEM_TEAM_WORLD`: all PEs, with the numbers that they have.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let (world, near) = (ctx.world()?, ctx.shared()?);
@@ -26,7 +26,7 @@ impl Context {
     /// assert_eq!(world.n_pes(), host.n_pes() * others.n_pes());
     /// assert!(near.n_pes() <= world.n_pes());
     /// # drop((world, near, host, others));
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
@@ -65,14 +65,14 @@ impl Context {
     /// alone in its own, or it is the one of [`shared`](Self::shared). Since NVSHMEM 3.8.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId}; use gpucomm::Device;
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId}; use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let team = ctx.multicast_shared()?;
     /// assert!(team.n_pes() <= ctx.n_pes());
-    /// # drop(team); ctx.finalize()?; Ok(()) }
+    /// # drop(team); ctx.close()?; Ok(()) }
     /// ```
     ///
     /// # Errors

@@ -4,6 +4,7 @@ pub(crate) mod barrier;
 pub(crate) mod config;
 pub(crate) mod enqueue;
 pub(crate) mod kept;
+pub(crate) mod on_stream;
 pub(crate) mod plane;
 pub(crate) mod split;
 pub(crate) mod team;

@@ -22,10 +22,10 @@ impl<'ctx> Team<'ctx> {
     /// [`Error::InvalidArgument`] where `x_range` is 0 or more than there are members; otherwise as [`split_strided`](Self::split_strided).
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, TeamConfig, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, TeamConfig, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let mut world = ctx.world()?;
@@ -33,7 +33,7 @@ impl<'ctx> Team<'ctx> {
     /// let (row, column) = world.split_2d(wide, &TeamConfig::default(), &TeamConfig::default())?;
     /// assert_eq!(column.pe().0 * wide + row.pe().0, world.pe().0);
     /// # drop((world, row, column));
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```

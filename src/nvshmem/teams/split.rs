@@ -35,10 +35,10 @@ impl<'ctx> Team<'ctx> {
     /// others had given up before this one came: the context is lost then.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, TeamConfig, TeamPe, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, TeamConfig, TeamPe, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// let mut world = ctx.world()?;
@@ -48,7 +48,7 @@ impl<'ctx> Team<'ctx> {
     ///     None => println!("an odd one"),
     /// }
     /// # drop(world);
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```

@@ -24,10 +24,10 @@ use crate::sys;
 /// of its members have dropped it: in an allocation, in [`Context::reclaim`](crate::nvshmem::Context::reclaim) or at the end.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, TeamPe, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, TeamPe, ContextUniqueId};
 /// # use gpucomm::Device;
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// let world = ctx.world()?;
@@ -39,7 +39,7 @@ use crate::sys;
 /// assert_eq!(world.config()?.num_contexts, None);
 /// assert_eq!(world.as_raw(), gpucomm::sys::NVSHMEM_TEAM_WORLD);
 /// # drop((world, node));
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -50,7 +50,7 @@ use crate::sys;
 /// # use gpucomm::nvshmem::Context;
 /// fn end(ctx: Context) -> gpucomm::Result<()> {
 ///     let mut team = ctx.world()?;
-///     ctx.finalize()?;
+///     ctx.close()?;
 ///     team.barrier()
 /// }
 /// ```

@@ -27,7 +27,7 @@ pub struct TeamUniqueId(u64);
 
 /// The place of this PE in a team that is to be made: as which of how many members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct TeamPlace {
     /// Of which team.
     pub id: TeamUniqueId,
     /// The number of this PE in it.
@@ -80,24 +80,24 @@ impl Context {
     /// not all PEs come.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, Place, TeamConfig, TeamPe, TeamUniqueId, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, Pe, TeamPlace, TeamConfig, TeamPe, TeamUniqueId, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// // PE 0 makes it, and sends it to the others.
     /// let id = TeamUniqueId::from_bytes(ctx.team_unique_id()?.to_bytes());
     /// // All PEs, the other way round.
-    /// let place = Place { id, pe: TeamPe(ctx.n_pes() - 1 - ctx.pe().0), n_pes: ctx.n_pes() };
+    /// let place = TeamPlace { id, pe: TeamPe(ctx.n_pes() - 1 - ctx.pe().0), n_pes: ctx.n_pes() };
     /// let team = ctx.team(Some(place), &TeamConfig::default())?.expect("all are in it");
     /// assert_eq!(team.world_pe(TeamPe(0))?, Pe(ctx.n_pes() - 1));
     /// # drop(team);
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn team(&self, place: Option<Place>, config: &TeamConfig) -> Result<Option<Team<'_>>> {
+    pub fn team(&self, place: Option<TeamPlace>, config: &TeamConfig) -> Result<Option<Team<'_>>> {
         const OPERATION: &str = "Context::team";
         const C: &str = "nvshmemx_team_init";
         let inner = self.inner();
@@ -111,7 +111,7 @@ impl Context {
         };
         let deadline = inner.deadline();
         let said = inner.meet_with(&plan, &words(place))?;
-        let places: Vec<Option<Place>> = said.iter().map(place_of).collect();
+        let places: Vec<Option<TeamPlace>> = said.iter().map(place_of).collect();
         check_places(OPERATION, &places)?;
         // All PEs have seen all places, of the teams before as well.
         if let Some(used) = places.iter().flatten().find(|place| inner.teams.has_used(place.id.0)) {
@@ -136,7 +136,7 @@ impl Context {
         inner.teams.uses(places.iter().flatten().map(|place| place.id.0));
         let mut team = sys::NVSHMEM_TEAM_INVALID;
         let mut code = sys::NVSHMEMX_SUCCESS;
-        if let Some(Place { id, pe, n_pes }) = place {
+        if let Some(TeamPlace { id, pe, n_pes }) = place {
             raw.uniqueid = id.0;
             let mask = mask | sys::NVSHMEM_TEAM_CONFIG_MASK_UNIQUEID;
             let awaited = Awaited::Members(members.as_deref().unwrap_or_default().into());
@@ -165,18 +165,18 @@ impl Context {
 }
 
 /// What a PE says of its place.
-fn words(place: Option<Place>) -> [u64; EXTRA] {
+fn words(place: Option<TeamPlace>) -> [u64; EXTRA] {
     place.map_or([0; EXTRA], |place| [1, place.id.0, place.pe.0 as u64, place.n_pes as u64])
 }
 
-fn place_of(words: &[u64; EXTRA]) -> Option<Place> {
+fn place_of(words: &[u64; EXTRA]) -> Option<TeamPlace> {
     let [1, id, pe, n_pes] = *words else { return None };
     let (pe, n_pes) = (usize::try_from(pe).unwrap_or(usize::MAX), usize::try_from(n_pes).unwrap_or(usize::MAX));
-    Some(Place { id: TeamUniqueId(id), pe: TeamPe(pe), n_pes })
+    Some(TeamPlace { id: TeamUniqueId(id), pe: TeamPe(pe), n_pes })
 }
 
 /// Fails where the PEs of an id do not make a team.
-fn check_places(operation: &'static str, places: &[Option<Place>]) -> Result<()> {
+fn check_places(operation: &'static str, places: &[Option<TeamPlace>]) -> Result<()> {
     for place in places.iter().flatten() {
         let same: Vec<_> = places.iter().flatten().filter(|other| other.id == place.id).collect();
         let taken = same.iter().filter(|other| other.pe == place.pe).count();
@@ -193,7 +193,7 @@ fn check_places(operation: &'static str, places: &[Option<Place>]) -> Result<()>
 }
 
 /// The PEs of an id, by their places, which are right.
-fn members(places: &[Option<Place>], id: TeamUniqueId) -> Vec<usize> {
+fn members(places: &[Option<TeamPlace>], id: TeamUniqueId) -> Vec<usize> {
     let here = places.iter().enumerate().filter_map(|(pe, place)| Some((pe, (*place)?)));
     let mut members: Vec<_> = here.filter(|(_, place)| place.id == id).collect();
     members.sort_unstable_by_key(|(_, place)| place.pe);
@@ -204,8 +204,8 @@ fn members(places: &[Option<Place>], id: TeamUniqueId) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn place(id: u64, pe: usize, n_pes: usize) -> Option<Place> {
-        Some(Place { id: TeamUniqueId(id), pe: TeamPe(pe), n_pes })
+    fn place(id: u64, pe: usize, n_pes: usize) -> Option<TeamPlace> {
+        Some(TeamPlace { id: TeamUniqueId(id), pe: TeamPe(pe), n_pes })
     }
 
     #[test]

@@ -17,11 +17,11 @@ use crate::sys;
 /// not be given its address. What it is for comes in the order of its team.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, UniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextUniqueId};
 /// # use gpucomm::Device;
 /// # fn main() -> gpucomm::Result<()> {
 /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// let (buffer, team) = (ctx.alloc::<f32>(1024)?, ctx.world()?);
@@ -31,7 +31,7 @@ use crate::sys;
 /// }
 /// # assert!(buffer.symmetric(..5).multicast(&team)?.is_none_or(|view| !view.is_empty()));
 /// # drop((buffer, team));
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -89,11 +89,11 @@ impl<'a, T: Element> MulticastView<'a, T> {
     /// it, or in its place.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, UniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
-    /// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
     /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
     /// # let (buffer, team) = (ctx.alloc::<f32>(1024)?, ctx.world()?);
@@ -101,7 +101,7 @@ impl<'a, T: Element> MulticastView<'a, T> {
     ///     assert_eq!((view.ptr().len(), view.ptr().as_raw()), (view.len(), view.as_raw()));
     /// }
     /// # drop((buffer, team));
-    /// # ctx.finalize()?;
+    /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```

@@ -28,10 +28,10 @@ const RULE: &str = "as many as the view has";
 /// those of this PE's own part, which the transfers of the scope may be at work on.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, UniqueId};
+/// # use gpucomm::nvshmem::{Context, Pe, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
-/// # let (device, id) = (Device::new(0)?, UniqueId::new()?);
+/// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
 /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 /// # let stream = Stream::new(device)?;
@@ -45,7 +45,7 @@ const RULE: &str = "as many as the view has";
 /// assert_eq!((view.pe(), view.len(), view.is_empty()), (next, 100, false));
 /// # assert!(!view.as_raw().is_null() && buffer.symmetric(10..).peer(next)?.is_some());
 /// # drop(buffer);
-/// # ctx.finalize()?;
+/// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```

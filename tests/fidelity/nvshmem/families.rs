@@ -8,9 +8,9 @@ use super::together;
 /// What every program starts with.
 const START: &[Row] = &[
     one("nvshmemx_hostlib_init_attr", Directly(&["ContextBuilder::init", "ContextBuilder::init_with_attr"])),
-    one("nvshmemx_hostlib_finalize", Directly(&["Context::finalize"])),
+    one("nvshmemx_hostlib_finalize", Directly(&["Context::close"])),
     one("nvshmemx_init_status", Directly(&["Context::status"])),
-    one("nvshmemx_get_uniqueid", Directly(&["UniqueId::new"])),
+    one("nvshmemx_get_uniqueid", Directly(&["ContextUniqueId::new"])),
     one(
         "nvshmemx_set_attr_uniqueid_args",
         Directly(&["ContextBuilder::unique_id", "ContextBuilder::exchange", "ContextBuilder::session"]),
@@ -58,7 +58,7 @@ const HEAP: &[Row] = &[
         ),
     ),
     one("nvshmem_align", Directly(&["Context::alloc_aligned"])),
-    one("nvshmem_free", Directly(&["Context::reclaim", "Context::finalize"])),
+    one("nvshmem_free", Directly(&["Context::reclaim", "Context::close"])),
     one("nvshmem_ptr", Directly(&["Context::is_near", "SymmetricBuffer::peer"])),
     one("nvshmemx_mc_ptr", Directly(&["SymmetricBuffer::multicast"])),
 ];
@@ -81,8 +81,8 @@ const NEWER: &str = "newer than any version that ran: of 3.8";
 
 const SIGNALS: &[Row] = &[
     one("nvshmem_signal_fetch", Directly(&["Context::signal_fetch"])),
-    one("nvshmemx_signal_op_on_stream", Directly(&["Context::signal_op_on_stream", "Context::signal_op"])),
-    one("nvshmemx_signal_wait_until_on_stream", Directly(&["Context::signal_wait_until_on_stream"])),
+    one("nvshmemx_signal_op_on_stream", Directly(&["OnStream::signal_op", "Context::signal_op"])),
+    one("nvshmemx_signal_wait_until_on_stream", Directly(&["OnStream::signal_wait_until"])),
     one(
         "nvshmemx_signal_counted_reset",
         Otherwise(
@@ -99,7 +99,7 @@ const TEAMS: &[Row] = &[
     one("nvshmem_team_translate_pe", Directly(&["Team::translate"])),
     one("nvshmem_team_split_strided", Directly(&["Team::split_strided"])),
     one("nvshmem_team_split_2d", Directly(&["Team::split_2d"])),
-    one("nvshmem_team_destroy", Directly(&["Context::reclaim", "Context::finalize"])),
+    one("nvshmem_team_destroy", Directly(&["Context::reclaim", "Context::close"])),
     one("nvshmemx_team_get_uniqueid", Directly(&["Context::team_unique_id"])),
     one("nvshmemx_team_init", Directly(&["Context::team"])),
 ];
@@ -109,15 +109,15 @@ const ORDER: &[Row] = &[
     one("nvshmem_sync_all", Directly(&["Context::sync_all"])),
     one("nvshmem_barrier", Directly(&["Team::barrier"])),
     one("nvshmem_team_sync", Directly(&["Team::sync"])),
-    one("nvshmemx_barrier_all_on_stream", Directly(&["Context::barrier_all_on_stream"])),
-    one("nvshmemx_sync_all_on_stream", Directly(&["Context::sync_all_on_stream"])),
-    one("nvshmemx_barrier_on_stream", Directly(&["Team::barrier_on_stream"])),
-    one("nvshmemx_team_sync_on_stream", Directly(&["Team::sync_on_stream"])),
+    one("nvshmemx_barrier_all_on_stream", Directly(&["OnStream::barrier_all"])),
+    one("nvshmemx_sync_all_on_stream", Directly(&["OnStream::sync_all"])),
+    one("nvshmemx_barrier_on_stream", Directly(&["TeamOnStream::barrier"])),
+    one("nvshmemx_team_sync_on_stream", Directly(&["TeamOnStream::sync"])),
     one("nvshmem_fence", Directly(&["Context::fence"])),
     one("nvshmem_quiet", Directly(&["Context::quiet"])),
-    one("nvshmemx_quiet_on_stream", Directly(&["Context::quiet_on_stream"])),
+    one("nvshmemx_quiet_on_stream", Directly(&["OnStream::quiet"])),
     one("nvshmemx_flush", Directly(&["Context::flush"])),
-    one("nvshmemx_flush_on_stream", Directly(&["Context::flush_on_stream"])),
+    one("nvshmemx_flush_on_stream", Directly(&["OnStream::flush"])),
 ];
 
 const DEVICE: &[Row] = &[

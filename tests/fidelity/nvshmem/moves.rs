@@ -70,8 +70,8 @@ pub const WHOLE: &[Row] = &[
     one("nvshmem_getmem", Directly(&["Context::get"])),
     one("nvshmem_putmem_nbi", Directly(&["NonblockingScope::put"])),
     one("nvshmem_getmem_nbi", Directly(&["NonblockingScope::get"])),
-    one("nvshmemx_putmem_on_stream", Directly(&["Context::put_on_stream"])),
-    one("nvshmemx_getmem_on_stream", Directly(&["Context::get_on_stream"])),
+    one("nvshmemx_putmem_on_stream", Directly(&["OnStream::put"])),
+    one("nvshmemx_getmem_on_stream", Directly(&["OnStream::get"])),
     one("nvshmemx_putmem_nbi_on_stream", Directly(&["StreamScope::put"])),
     one("nvshmemx_getmem_nbi_on_stream", Directly(&["StreamScope::get"])),
     row("nvshmem_TYPE_put", TYPES, As("nvshmem_putmem", BYTES)),
@@ -97,7 +97,7 @@ const SAME_BITS: &str = "of the same bits";
 pub const SINGLE: &[Row] = &[
     row("nvshmem_TYPE_p", BITS, Directly(&["Context::put_value"])),
     row("nvshmem_TYPE_g", BITS, Directly(&["Context::get_value"])),
-    row("nvshmemx_TYPE_p_on_stream", BITS, Directly(&["Context::put_value_on_stream"])),
+    row("nvshmemx_TYPE_p_on_stream", BITS, Directly(&["OnStream::put_value"])),
     row("nvshmem_TYPE_p", NO_BITS, As("nvshmem_BITS_p", SAME_BITS)),
     row("nvshmem_TYPE_g", NO_BITS, As("nvshmem_BITS_g", SAME_BITS)),
     row("nvshmemx_TYPE_p_on_stream", NO_BITS, As("nvshmemx_BITS_p_on_stream", SAME_BITS)),
@@ -116,8 +116,8 @@ const SAME_SIZE: &str = "of the same size";
 pub const STRIDED: &[Row] = &[
     row("nvshmem_iputTYPE", SIZES, Directly(&["Context::iput"])),
     row("nvshmem_igetTYPE", SIZES, Directly(&["Context::iget"])),
-    row("nvshmemx_iputTYPE_on_stream", SIZES, Directly(&["Context::iput_on_stream"])),
-    row("nvshmemx_igetTYPE_on_stream", SIZES, Directly(&["Context::iget_on_stream"])),
+    row("nvshmemx_iputTYPE_on_stream", SIZES, Directly(&["OnStream::iput"])),
+    row("nvshmemx_igetTYPE_on_stream", SIZES, Directly(&["OnStream::iget"])),
     row("nvshmem_TYPE_iput", TYPES, As("nvshmem_iputSIZE", SAME_SIZE)),
     row("nvshmem_TYPE_iget", TYPES, As("nvshmem_igetSIZE", SAME_SIZE)),
     row("nvshmemx_TYPE_iput_on_stream", TYPES, As("nvshmemx_iputSIZE_on_stream", SAME_SIZE)),
@@ -125,7 +125,7 @@ pub const STRIDED: &[Row] = &[
 ];
 
 pub const SIGNALLED: &[Row] = &[
-    one("nvshmemx_putmem_signal_on_stream", Directly(&["Context::put_signal_on_stream", "Context::put_signal"])),
+    one("nvshmemx_putmem_signal_on_stream", Directly(&["OnStream::put_signal", "Context::put_signal"])),
     one("nvshmemx_putmem_signal_nbi_on_stream", Directly(&["StreamScope::put_signal", "NonblockingScope::put_signal"])),
     row("nvshmemx_TYPE_put_signal_on_stream", TYPES, As("nvshmemx_putmem_signal_on_stream", BYTES)),
     row("nvshmemx_TYPE_put_signal_nbi_on_stream", TYPES, As("nvshmemx_putmem_signal_nbi_on_stream", BYTES)),
@@ -138,13 +138,9 @@ const NOT_SHORT: super::family::Reach =
     super::family::Reach::Not("values of 16 bits are not waited for: take one of 32 or 64");
 
 pub const WAITS: &[Row] = &[
-    row("nvshmemx_TYPE_wait_until_on_stream", WAITED, Directly(&["Context::wait_until_on_stream"])),
-    row("nvshmemx_TYPE_wait_until_all_on_stream", WAITED, Directly(&["Context::wait_until_all_on_stream"])),
-    row(
-        "nvshmemx_TYPE_wait_until_all_vector_on_stream",
-        WAITED,
-        Directly(&["Context::wait_until_all_vector_on_stream"]),
-    ),
+    row("nvshmemx_TYPE_wait_until_on_stream", WAITED, Directly(&["OnStream::wait_until"])),
+    row("nvshmemx_TYPE_wait_until_all_on_stream", WAITED, Directly(&["OnStream::wait_until_all"])),
+    row("nvshmemx_TYPE_wait_until_all_vector_on_stream", WAITED, Directly(&["OnStream::wait_until_all_vector"])),
     row("nvshmemx_TYPE_wait_until_on_stream", WAITED_AS, As("nvshmemx_SAME_wait_until_on_stream", SAME_TYPE)),
     row("nvshmemx_TYPE_wait_until_all_on_stream", WAITED_AS, As("nvshmemx_SAME_wait_until_all_on_stream", SAME_TYPE)),
     row(

@@ -42,12 +42,19 @@ fn layer() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Whether the safe layer names a function, in other words than its documentation.
+/// Whether the safe layer names a function, in other words than its documentation and the names by which that is found.
 pub fn is_called(function: &str) -> bool {
     static CODE: OnceLock<String> = OnceLock::new();
     let code = CODE.get_or_init(|| {
-        let lines = layer().flat_map(|(_, text)| text.lines());
-        lines.filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+        let mut in_alias = false;
+        let is_code = |line: &&str| {
+            let line = line.trim();
+            in_alias |= line.starts_with("#[doc(alias");
+            let is_code = !in_alias && !line.starts_with("//");
+            in_alias &= !line.ends_with(']');
+            is_code
+        };
+        layer().flat_map(|(_, text)| text.lines()).filter(is_code).collect::<Vec<_>>().join("\n")
     });
     mentions(code, function)
 }

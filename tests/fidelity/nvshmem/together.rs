@@ -25,12 +25,12 @@ const fn reduced(
     Row { pattern, types, ops, reach }
 }
 
-const REDUCE: Reach = Directly(&["Team::reduce_on_stream"]);
-const SCATTER: Reach = Directly(&["Team::reducescatter_on_stream"]);
+const REDUCE: Reach = Directly(&["TeamOnStream::reduce"]);
+const SCATTER: Reach = Directly(&["TeamOnStream::reduce_scatter"]);
 const REDUCE_AS: Reach = As("nvshmemx_SAME_OP_reduce_on_stream", "the same type by another name");
 const SCATTER_AS: Reach = As("nvshmemx_SAME_OP_reducescatter_on_stream", "the same type by another name");
 const WAITS: &str =
-    "and a wait: the library does the same, on a stream of its own. `Team::reduce` and `Team::reducescatter` do it";
+    "and a wait: the library does the same, on a stream of its own. `Team::reduce` and `Team::reduce_scatter` do it";
 const REDUCE_HOST: Reach = As("nvshmemx_SAME_OP_reduce_on_stream", WAITS);
 const SCATTER_HOST: Reach = As("nvshmemx_SAME_OP_reducescatter_on_stream", WAITS);
 
@@ -57,12 +57,9 @@ const BYTES: &str = "in bytes: the size of an element does not matter";
 const BYTES_HOST: &str = "in bytes, and a wait: the library does the same, on a stream of its own";
 
 pub const MOVED: &[Row] = &[
-    one(
-        "nvshmemx_broadcastmem_on_stream",
-        Directly(&["Team::broadcast_on_stream", "Team::broadcast_in_place_on_stream"]),
-    ),
-    one("nvshmemx_fcollectmem_on_stream", Directly(&["Team::fcollect_on_stream"])),
-    one("nvshmemx_alltoallmem_on_stream", Directly(&["Team::alltoall_on_stream"])),
+    one("nvshmemx_broadcastmem_on_stream", Directly(&["TeamOnStream::broadcast", "TeamOnStream::broadcast_in_place"])),
+    one("nvshmemx_fcollectmem_on_stream", Directly(&["TeamOnStream::fcollect"])),
+    one("nvshmemx_alltoallmem_on_stream", Directly(&["TeamOnStream::alltoall"])),
     row("nvshmemx_TYPE_broadcast_on_stream", TYPES, As("nvshmemx_broadcastmem_on_stream", BYTES)),
     row("nvshmemx_TYPE_fcollect_on_stream", TYPES, As("nvshmemx_fcollectmem_on_stream", BYTES)),
     row("nvshmemx_TYPE_alltoall_on_stream", TYPES, As("nvshmemx_alltoallmem_on_stream", BYTES)),

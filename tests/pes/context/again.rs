@@ -36,7 +36,7 @@ fn once(seat: &Seat, round: usize) {
     buffer.copy_from_slice(&stream, &values).unwrap();
     assert_eq!(buffer.to_vec(&stream).unwrap(), values);
     drop(buffer);
-    assert!(ctx.finalize().unwrap().is_empty(), "round {round}");
+    assert!(ctx.close().unwrap().is_empty(), "round {round}");
 }
 
 /// What the first rounds load stays; after that nothing grows.

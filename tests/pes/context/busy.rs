@@ -13,10 +13,10 @@ use crate::support::{WorkLoop, as_pes, slower};
 /// A team of all PEs, with an id that PE 0 makes.
 #[cfg(nvshmem_ge_3_3)]
 fn team_by_id<'c>(seat: &Seat, ctx: &'c Context) -> Option<Team<'c>> {
-    use gpucomm::nvshmem::{Place, TeamUniqueId};
+    use gpucomm::nvshmem::{TeamPlace, TeamUniqueId};
     let all = seat.exchange.all_gather(&ctx.team_unique_id().unwrap().to_bytes()).unwrap();
     let id = TeamUniqueId::from_bytes(all[0].as_slice().try_into().unwrap());
-    ctx.team(Some(Place { id, pe: TeamPe(seat.pe), n_pes: seat.n_pes }), &TeamConfig::default()).unwrap()
+    ctx.team(Some(TeamPlace { id, pe: TeamPe(seat.pe), n_pes: seat.n_pes }), &TeamConfig::default()).unwrap()
 }
 
 /// Calls in which the library waits for the whole device wait for the work of the moment, and not until the device is idle.
@@ -35,10 +35,10 @@ fn splits_and_ends_beside_a_loop() {
             drop(team_by_id(seat, &ctx));
         }
         let begin = Instant::now();
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
         assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
         drop(busy);
-        seat.start().unwrap().finalize().unwrap();
+        seat.start().unwrap().close().unwrap();
     });
 }
 
@@ -56,6 +56,6 @@ fn dropped_teams_make_room_beside_a_loop() {
             }
             drop((busy, world));
         }
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
     });
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpucomm::cuda::StreamOptions;
-use gpucomm::nvshmem::{Comparison, Context, Pe, Status, Sum, TeamConfig, TeamPe, UniqueId, WATCHDOG_EXIT_CODE};
+use gpucomm::nvshmem::{Comparison, Context, ContextUniqueId, Pe, Status, Sum, TeamConfig, TeamPe, WATCHDOG_EXIT_CODE};
 use gpucomm::{DeviceBuffer, Error, PinnedBuffer, Result, Stream};
 
 use crate::support::{End, Fate, Hooked, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
@@ -41,7 +41,7 @@ fn call(name: &str, seat: &Seat, ctx: Context) -> Result<()> {
         "Team::split_2d" => ctx.world()?.split_2d(1, &config, &config).map(drop),
         "Context::alloc" => ctx.alloc::<u32>(10).map(drop),
         "Context::reclaim" => ctx.reclaim(),
-        "Context::finalize" => ctx.finalize().map(drop),
+        "Context::close" => ctx.close().map(drop),
         other => panic!("no call is named {other}"),
     }
 }
@@ -82,7 +82,7 @@ fn calls_in_which_the_library_waits_end_at_once() {
 
 #[test]
 fn meetings_end_at_once() {
-    for name in ["Context::alloc", "Context::reclaim", "Context::finalize", "Team::split_strided", "Team::split_2d"] {
+    for name in ["Context::alloc", "Context::reclaim", "Context::close", "Team::split_strided", "Team::split_2d"] {
         as_pes_that_end_with(&[3], &[(CALL, name)], |seat| dies_before_a_call(seat), |ends| were_told(name, ends));
     }
 }
@@ -104,17 +104,17 @@ fn a_collective_ends_at_once_and_so_does_the_end_after_it() {
             stream.synchronize().unwrap();
             let mut world = ctx.world().unwrap();
             // The first one has the library connect the members, for which a call waits within the library.
-            world.reduce(Sum, &mut dest, &source).unwrap();
+            world.reduce(&mut dest, &source, Sum).unwrap();
             seat.meet();
             if seat.pe == 0 {
                 std::process::abort();
             }
             hurry();
-            let error = world.reduce(Sum, &mut dest, &source).expect_err("PE 0 has died");
+            let error = world.reduce(&mut dest, &source, Sum).expect_err("PE 0 has died");
             assert!(matches!(error, Error::Departed { operation: "Team::reduce", rank: 0, .. }), "{error:?}");
             drop((source, dest, world));
-            let error = ctx.finalize().expect_err("PE 0 has died");
-            assert!(matches!(error, Error::Departed { operation: "Context::finalize", rank: 0, .. }), "{error:?}");
+            let error = ctx.close().expect_err("PE 0 has died");
+            assert!(matches!(error, Error::Departed { operation: "Context::close", rank: 0, .. }), "{error:?}");
             std::process::exit(RETURNED);
         },
         |ends| {
@@ -131,7 +131,7 @@ fn a_start_ends_at_once() {
     as_pes_that_end(
         &[2, 3],
         |seat| {
-            let id = UniqueId::shared(&seat.exchange).unwrap();
+            let id = ContextUniqueId::shared(&seat.exchange).unwrap();
             seat.meet();
             if seat.pe + 1 == seat.n_pes {
                 std::process::abort();
@@ -179,7 +179,7 @@ fn a_team_without_the_dead_one_goes_on() {
                 if team.pe() == TeamPe(late) {
                     std::thread::sleep(slower(2.0));
                 }
-                team.reduce(Sum, &mut dest, &source).unwrap();
+                team.reduce(&mut dest, &source, Sum).unwrap();
                 assert_eq!(dest.to_vec(&stream).unwrap(), [seat.n_pes as u32 - 1; 7]);
             }
             std::process::exit(RETURNED);
@@ -234,7 +234,7 @@ fn host_calls_behind_a_stream_that_waits_for_a_dead_one() {
             if seat.pe == 1 {
                 std::process::abort();
             }
-            ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, &mut to, &stream).unwrap();
+            ctx.on(&stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, &mut to).unwrap();
             hurry();
             let put = ctx.put(&to, &pinned, Pe(0));
             assert!(matches!(put, Err(Error::Departed { rank: 1, .. })), "{put:?}");
@@ -372,7 +372,7 @@ fn one_without_a_watchdog_lives() {
                 std::thread::sleep(slower(3.0));
             }
             ctx.barrier_all().unwrap();
-            assert!(ctx.finalize().unwrap().is_empty());
+            assert!(ctx.close().unwrap().is_empty());
             std::process::exit(RETURNED);
         },
         |ends| {
@@ -451,11 +451,11 @@ fn one_that_dies_at_each_of_its_operations() {
                 let round = |number: u32| -> Result<()> {
                     let mut source = ctx.alloc::<u32>(50)?;
                     source.fill(&stream, seat.pe as u32 + number)?;
-                    ctx.barrier_all_on_stream(&stream)?;
+                    ctx.on(&stream).barrier_all()?;
                     let (mut world, mut dest) = (ctx.world()?, ctx.alloc::<u32>(50)?);
-                    world.reduce_on_stream(Sum, &mut dest, &source, &stream)?;
+                    world.on(&stream).reduce(&mut dest, &source, Sum)?;
                     assert_eq!(dest.to_vec(&stream)?, [1 + 2 * number; 50]);
-                    world.reduce(Sum, &mut dest, &source)?;
+                    world.reduce(&mut dest, &source, Sum)?;
                     drop(world.split_strided(TeamPe(0), 1, seat.n_pes, &TeamConfig::default())?);
                     ctx.quiet()
                 };
@@ -496,18 +496,18 @@ fn calls_behind_work_that_waits_for_the_dead_end_at_once() {
             let ours = Pe(0);
             // Nobody sends that signal any more.
             for stream in [&stream, &own, &full] {
-                ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), stream).unwrap();
+                ctx.on(stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, ()).unwrap();
             }
-            ctx.put_on_stream(&target, registered.as_slice(), ours, &stream).unwrap();
-            ctx.put_on_stream(&target, &*dropped, ours, &own).unwrap();
+            ctx.on(&stream).put(&target, registered.as_slice(), ours).unwrap();
+            ctx.on(&own).put(&target, &*dropped, ours).unwrap();
             let gone = |what: &str, result: Result<()>| match result {
                 Err(Error::Departed { operation, rank: 1, .. }) if operation == what => {}
                 other => panic!("{what}: {other:?}"),
             };
             gone("Registered::unregister", registered.unregister().map(drop));
             drop(dropped);
-            let filled = (0..100_000).find_map(|_| ctx.barrier_all_on_stream(&full).err());
-            gone("Context::barrier_all_on_stream", Err(filled.expect("a queue has an end")));
+            let filled = (0..100_000).find_map(|_| ctx.on(&full).barrier_all().err());
+            gone("OnStream::barrier_all", Err(filled.expect("a queue has an end")));
             std::process::exit(RETURNED);
         },
         |ends| assert_eq!(ends[0].code, Some(RETURNED), "{}", report(ends)),

@@ -61,10 +61,10 @@ fn a_meeting_beside_the_destructor_of_an_owner() {
         seat.meet();
         // This end also ends the memory.
         let begin = Instant::now();
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
         assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
         drop(in_use);
-        seat.start().unwrap().finalize().unwrap();
+        seat.start().unwrap().close().unwrap();
     });
 }
 
@@ -97,10 +97,10 @@ fn an_end_that_drops_the_store() {
         drop(exchange);
         ctx.barrier_all().unwrap();
         let begin = Instant::now();
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
         assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
         begun.recv_timeout(limit).expect("the end has dropped the store");
-        seat.start().unwrap().finalize().unwrap();
+        seat.start().unwrap().close().unwrap();
         drop(let_go);
     });
 }
@@ -120,7 +120,7 @@ fn an_end_that_drops_the_server_of_the_store() {
         let exchange = Exchange::join(store).unwrap();
         let ctx = seat.start_as(seat.builder().exchange(&exchange)).unwrap();
         let kept = (seat.pe == 1).then_some(exchange);
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
         if let Some(exchange) = kept {
             // Longer than the end waits for a store of users.
             std::thread::sleep(Duration::from_secs(2));

@@ -24,7 +24,7 @@ fn dropped_without_an_end_it_does_not_hang() {
         assert!(begin.elapsed() < slower(2.0), "{:?}", begin.elapsed());
         let error = seat.start().expect_err("the library was left as it was");
         assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
-        errors::names(&error, &["dropped without Context::finalize"]);
+        errors::names(&error, &["dropped without Context::close"]);
         stream.synchronize().unwrap();
     });
 }
@@ -64,12 +64,12 @@ fn what_was_forgotten_is_reported() {
         std::mem::forget(ctx.alloc::<u32>(1000).unwrap());
         std::mem::forget(ctx.alloc_uninit::<u8>(77).unwrap());
         drop(ctx.alloc::<u64>(5).unwrap());
-        let leaks = ctx.finalize().unwrap();
+        let leaks = ctx.close().unwrap();
         assert!(!leaks.is_empty());
         assert_eq!((leaks.buffers, leaks.bytes), (2, 4077));
         // It starts again all the same.
         let ctx = seat.start().unwrap();
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -86,7 +86,7 @@ fn what_one_pe_has_forgotten_that_one_reports() {
             drop(buffer)
         }
         ctx.reclaim().unwrap();
-        let leaks = ctx.finalize().unwrap();
+        let leaks = ctx.close().unwrap();
         assert_eq!((leaks.buffers, leaks.bytes), if forgets { (1, 4096) } else { (0, 0) });
     });
 }
@@ -102,7 +102,7 @@ fn the_end_waits_for_work() {
             buffer.fill(&stream, round).unwrap();
         }
         drop(buffer);
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -113,7 +113,7 @@ fn an_end_beside_something_else_is_a_disagreement() {
         let ctx = seat.start().unwrap();
         let last = seat.n_pes - 1;
         let error = if seat.pe == last {
-            let error = ctx.finalize().expect_err("the others allocate");
+            let error = ctx.close().expect_err("the others allocate");
             seat.meet();
             error
         } else {
@@ -127,7 +127,7 @@ fn an_end_beside_something_else_is_a_disagreement() {
             assert_eq!((*rank, *peer), (last, 0), "{error}");
         }
         let (one, other) = if *rank == last { (got, expected) } else { (expected, got) };
-        assert_eq!((one.as_str(), other.as_str()), ("a finalize", most), "{error}");
+        assert_eq!((one.as_str(), other.as_str()), ("a close", most), "{error}");
     });
 }
 
@@ -139,7 +139,7 @@ fn one_that_does_not_come() {
         let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
         if ctx.status() == gpucomm::nvshmem::Status::LimitedMpg {
             // The library waits on the thread: see `watchdog`.
-            assert!(ctx.finalize().unwrap().is_empty());
+            assert!(ctx.close().unwrap().is_empty());
             return;
         }
         if seat.pe == 0 {
@@ -191,7 +191,7 @@ fn an_end_whose_store_blocks() {
         is_on.store(true, Ordering::SeqCst);
         let begin = Instant::now();
         // It fails on a machine that is so slow that a PE asks whether the other one has given up on it.
-        let _ = ctx.finalize();
+        let _ = ctx.close();
         assert!(begin.elapsed() < limit + slower(3.0), "{:?}", begin.elapsed());
         seat.meet();
         // The store goes with the process.
@@ -223,7 +223,7 @@ fn a_finalized_context_uses_its_store_no_more() {
         }
         ctx.reclaim().unwrap();
         is_slow.store(true, Ordering::SeqCst);
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
         assert_eq!(Arc::strong_count(&is_slow), 1, "the store is still there");
     });
 }
@@ -249,13 +249,13 @@ fn two_hundred_meetings() {
 
 /// The end is refused where something is still there that does not borrow the context; nobody waits for others, and the library is left as it is.
 fn is_refused(seat: &Seat, ctx: Context, says: &str) {
-    let error = ctx.check_finalize().expect_err("something is there");
-    errors::names(&error, &["Context::check_finalize", says]);
+    let error = ctx.check_close().expect_err("something is there");
+    errors::names(&error, &["Context::check_close", says]);
     let begin = Instant::now();
-    let error = ctx.finalize().expect_err("something is there");
+    let error = ctx.close().expect_err("something is there");
     assert!(begin.elapsed() < slower(10.0), "{:?}", begin.elapsed());
     assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
-    errors::names(&error, &["Context::finalize", says]);
+    errors::names(&error, &["Context::close", says]);
     errors::names(&seat.start().expect_err("it has not ended"), &["NVSHMEM cannot be started again"]);
     seat.meet();
 }
@@ -265,13 +265,13 @@ fn an_end_under_a_graph() {
     as_pes(&[1, 2], |seat| {
         let ctx = seat.start_as(seat.builder().timeout(slower(3.0))).unwrap();
         if ctx.status() == Status::LimitedMpg {
-            ctx.finalize().unwrap();
+            ctx.close().unwrap();
             return;
         }
         let stream = Stream::new(seat.device).unwrap();
         let target = ctx.alloc::<u32>(8).unwrap();
         let source = DeviceBuffer::<u32>::zeroed(&stream, 8).unwrap();
-        let graph = stream.capture(|stream| ctx.put_on_stream(&target, &source, Pe(seat.pe), stream)).unwrap();
+        let graph = stream.capture(|stream| ctx.on(stream).put(&target, &source, Pe(seat.pe))).unwrap();
         drop((target, source));
         is_refused(seat, ctx, "a graph");
         drop(graph);
@@ -309,7 +309,7 @@ fn the_end_waits_for_other_devices() {
             if let Err(error) = buffer.copy_from(&there, &late) {
                 assert!(matches!(error, Error::InvalidArgument { .. } | Error::Unsupported { .. }), "{error:?}");
                 drop((open, buffer, late));
-                ctx.finalize().unwrap();
+                ctx.close().unwrap();
                 return skip("the_end_waits_for_other_devices", &error.to_string());
             }
             if forget {
@@ -324,7 +324,7 @@ fn the_end_waits_for_other_devices() {
                     is_open.store(true, Ordering::SeqCst);
                     drop(open);
                 });
-                let leaks = ctx.finalize().unwrap();
+                let leaks = ctx.close().unwrap();
                 assert!(is_open.load(Ordering::SeqCst), "it has ended before the copy was done");
                 leaks
             });
@@ -335,7 +335,7 @@ fn the_end_waits_for_other_devices() {
             there.synchronize().unwrap();
             assert_eq!(next.to_vec(&stream).unwrap(), [7; 1000]);
             drop((next, late));
-            ctx.finalize().unwrap();
+            ctx.close().unwrap();
         }
     });
 }
@@ -353,7 +353,7 @@ fn memory_dropped_in_a_host_function() {
             stream.launch_host(move || drop((shared, used))).unwrap();
             stream.synchronize().unwrap();
             ctx.reclaim().unwrap();
-            assert!(ctx.finalize().unwrap().is_empty());
+            assert!(ctx.close().unwrap().is_empty());
         }
     });
 }
@@ -374,9 +374,9 @@ fn memory_of_a_borrowed_stream_dropped_in_a_host_function() {
             stream.launch_host(move || drop(used)).unwrap();
             stream.synchronize().unwrap();
             ctx.reclaim().unwrap();
-            ctx.check_finalize().unwrap();
+            ctx.check_close().unwrap();
             drop(kept);
-            let leaks = ctx.finalize().unwrap();
+            let leaks = ctx.close().unwrap();
             assert_eq!((leaks.buffers, leaks.bytes), (1, 4000));
         }
     });
@@ -389,7 +389,7 @@ fn a_split_beside_work_that_does_not_end() {
         let limit = slower(2.0);
         let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
         if ctx.status() == Status::LimitedMpg {
-            ctx.finalize().unwrap();
+            ctx.close().unwrap();
             return;
         }
         let (stream, gate) = (Stream::new(seat.device).unwrap(), Gate::default());
@@ -425,7 +425,7 @@ fn a_split_beside_work_that_begins_while_pes_meet() {
         // All have failed together, and all go on.
         split().unwrap();
         drop(world);
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
     });
 }
 
@@ -436,7 +436,7 @@ fn an_end_beside_work_that_begins_while_pes_meet() {
         let limit = slower(3.0);
         let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
         let ctx = std::cell::Cell::new(Some(ctx));
-        let gate = beside_a_launch(seat, limit, || ctx.take().expect("it ends once").finalize().map(drop));
+        let gate = beside_a_launch(seat, limit, || ctx.take().expect("it ends once").close().map(drop));
         gate.open();
         println!("1 passed");
         std::process::exit(0);
@@ -505,7 +505,7 @@ fn calls_beside_a_capture_of_another_thread() {
         capture.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
         drop(ctx.alloc::<u32>(10).unwrap());
         drop(world);
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
     });
 }
 
@@ -531,7 +531,7 @@ fn a_forked_child_drops_the_context() {
         // Longer than it takes to hear that a PE has given up.
         std::thread::sleep(std::time::Duration::from_secs(1));
         drop(ctx.alloc::<u32>(10).unwrap());
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
     });
 }
 
@@ -550,9 +550,9 @@ fn drops_of_registered_memory_behind_work_that_does_not_end() {
         let (signals, target) = (ctx.alloc_signals(1).unwrap(), ctx.alloc::<u32>(4).unwrap());
         let registered: Vec<_> =
             (0..60).map(|_| ctx.register(gpucomm::PinnedBuffer::<u32>::zeroed(4).unwrap()).unwrap()).collect();
-        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &stream).unwrap();
+        ctx.on(&stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, ()).unwrap();
         for source in &registered {
-            ctx.put_on_stream(&target, &**source, gpucomm::nvshmem::Pe(0), &stream).unwrap();
+            ctx.on(&stream).put(&target, &**source, gpucomm::nvshmem::Pe(0)).unwrap();
         }
         let begin = Instant::now();
         drop(registered);
@@ -571,20 +571,20 @@ fn an_end_under_a_wait_for_a_signal() {
         let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
         if ctx.status() == Status::LimitedMpg {
             // Streams wait for no signals where PEs share a device.
-            ctx.finalize().unwrap();
+            ctx.close().unwrap();
             println!("1 passed");
             std::process::exit(0);
         }
         let stream = Stream::new(seat.device).unwrap();
         let signals = ctx.alloc_signals(1).unwrap();
-        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &stream).unwrap();
+        ctx.on(&stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, ()).unwrap();
         if seat.pe == 0 {
             drop(signals)
         } else {
             std::mem::forget(signals)
         }
         let begin = Instant::now();
-        let error = ctx.finalize().expect_err("a stream waits");
+        let error = ctx.close().expect_err("a stream waits");
         assert!(begin.elapsed() < limit + slower(5.0), "{:?}", begin.elapsed());
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         seat.meet();
@@ -602,15 +602,15 @@ fn an_end_after_a_wait_in_vain() {
         let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
         let stream = Stream::new(seat.device).unwrap();
         let signals = ctx.alloc_signals(1).unwrap();
-        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &stream).unwrap();
+        ctx.on(&stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, ()).unwrap();
         let error = stream.wait(limit).expect_err("the signal does not come");
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         drop(signals);
         let begin = Instant::now();
-        let error = ctx.finalize().expect_err("a stream waits");
+        let error = ctx.close().expect_err("a stream waits");
         assert!(begin.elapsed() < limit / 2, "{:?}", begin.elapsed());
         assert!(
-            matches!(error, Error::Timeout { operation: "Context::finalize", timeout, .. } if timeout == limit),
+            matches!(error, Error::Timeout { operation: "Context::close", timeout, .. } if timeout == limit),
             "{error:?}"
         );
         // The stream goes with the process.
@@ -632,11 +632,11 @@ fn an_end_after_a_wait_in_vain_for_another_stream() {
         let error = first.wait(limit * 3 / 4).expect_err("it is held up");
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         second.launch_host(move || std::thread::sleep(limit * 3 / 8)).unwrap();
-        ctx.put_on_stream(&to, &from, Pe(0), &second).unwrap();
+        ctx.on(&second).put(&to, &from, Pe(0)).unwrap();
         drop((from, to));
         // Before the end gives up by what was waited for.
         drop(let_go);
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
     });
 }
 
@@ -655,7 +655,7 @@ fn drops_of_registered_memory_that_is_used() {
         let (let_go, until) = channel::<()>();
         stream.launch_host(move || _ = until.recv()).unwrap();
         for from in &registered {
-            ctx.put_on_stream(&to, from, Pe(0), &stream).unwrap();
+            ctx.on(&stream).put(&to, from, Pe(0)).unwrap();
         }
         let begin = Instant::now();
         drop(registered);
@@ -663,7 +663,7 @@ fn drops_of_registered_memory_that_is_used() {
         drop(let_go);
         stream.synchronize().unwrap();
         drop(to);
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
     });
 }
 
@@ -675,21 +675,21 @@ fn calls_under_a_wait_for_a_signal() {
         let ctx = seat.start_as(seat.builder().timeout(limit).watchdog(false)).unwrap();
         if ctx.status() == Status::LimitedMpg {
             // Streams wait for no signals where PEs share a device.
-            ctx.finalize().unwrap();
+            ctx.close().unwrap();
             println!("1 passed");
             std::process::exit(0);
         }
         let stream = Stream::new(seat.device).unwrap();
         let signals = ctx.alloc_signals(1).unwrap();
-        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), &stream).unwrap();
+        ctx.on(&stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, ()).unwrap();
         let begin = Instant::now();
         drop(ctx.alloc::<u8>(100).unwrap());
         ctx.reclaim().unwrap();
         std::mem::forget(signals);
-        let error = ctx.finalize().expect_err("a stream waits");
+        let error = ctx.close().expect_err("a stream waits");
         assert!(begin.elapsed() < limit + slower(5.0), "{:?}", begin.elapsed());
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
-        errors::names(&error, &["Context::finalize", "work that uses symmetric memory"]);
+        errors::names(&error, &["Context::close", "work that uses symmetric memory"]);
         seat.meet();
         // The stream goes with the process.
         println!("1 passed");
@@ -708,7 +708,7 @@ fn the_end_waits_for_forgotten_registered_memory() {
         stream.synchronize().unwrap();
         let gate = Gate::default();
         gate.hold(&stream).unwrap();
-        ctx.nonblocking_on_stream(&stream, |scope| scope.get(&mut target, &source, Pe(seat.pe))).unwrap();
+        ctx.on(&stream).nonblocking(|scope| scope.get(&mut target, &source, Pe(seat.pe))).unwrap();
         std::mem::forget((target, source));
         let is_open = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -717,11 +717,11 @@ fn the_end_waits_for_forgotten_registered_memory() {
                 is_open.store(true, Ordering::SeqCst);
                 gate.open();
             });
-            assert!(!ctx.finalize().unwrap().is_empty());
+            assert!(!ctx.close().unwrap().is_empty());
             assert!(is_open.load(Ordering::SeqCst), "it has ended before the stream was done");
         });
         let ctx = seat.start().unwrap();
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -762,7 +762,7 @@ fn notes_of_teams_that_are_deleted_slowly_hold_up_no_meeting() {
         assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
         is_slow.store(false, Ordering::SeqCst);
         drop(world);
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
     });
 }
 
@@ -779,7 +779,7 @@ fn an_end_behind_work_takes_its_time_once() {
             memory.fill(&stream, 1).unwrap();
             drop(memory);
             let begin = Instant::now();
-            ctx.finalize().expect_err("PE 1 does not come");
+            ctx.close().expect_err("PE 1 does not come");
             assert!(begin.elapsed() < limit.mul_f32(1.5), "{:?}", begin.elapsed());
             seat.meet();
             println!("1 passed");

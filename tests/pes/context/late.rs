@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 #[cfg(nvshmem_ge_3_3)]
-use gpucomm::nvshmem::Place;
+use gpucomm::nvshmem::TeamPlace;
 use gpucomm::nvshmem::{Context, Status, TeamConfig, TeamPe};
 use gpucomm::{Error, Result, Stream};
 
@@ -33,7 +33,7 @@ fn call(name: &str, seat: &Seat, ctx: &Context) -> Result<()> {
                 ids[0].trim_matches(['[', ']']).split(", ").map(|byte| byte.parse().expect("a byte")).collect();
             let id = gpucomm::nvshmem::TeamUniqueId::from_bytes(id.try_into().expect("8 bytes"));
             stands_aside(seat);
-            let place = Place { id, pe: TeamPe(seat.pe), n_pes: seat.n_pes };
+            let place = TeamPlace { id, pe: TeamPe(seat.pe), n_pes: seat.n_pes };
             ctx.team(Some(place), &config).map(drop)
         }
         other => panic!("no call is named {other}"),
@@ -60,7 +60,7 @@ fn comes_late(seat: &Seat) -> ! {
         stands_aside(seat);
     }
     let (error, ctx) = match name.as_str() {
-        "Context::finalize" => (ctx.finalize().map(drop), None),
+        "Context::close" => (ctx.close().map(drop), None),
         _ => (call(&name, seat, &ctx), Some(ctx)),
     };
     let error = error.expect_err("not all came in time");
@@ -90,7 +90,7 @@ fn leave(ctx: Option<Context>) -> ! {
 
 #[test]
 fn a_late_one_is_told_that_the_others_have_given_up() {
-    for name in ["Context::alloc", "Context::reclaim", "Context::finalize"] {
+    for name in ["Context::alloc", "Context::reclaim", "Context::close"] {
         as_pes_with(&[2, 3], &[(CALL, name)], |seat| comes_late(seat));
     }
 }
@@ -156,7 +156,7 @@ fn an_end_with_one_that_is_late_by_less_than_the_timeout() {
         } else {
             std::thread::sleep(limit.mul_f32(0.88));
         }
-        let ended = ctx.finalize();
+        let ended = ctx.close();
         let all = seat.gather(&ended.is_ok().to_string());
         assert!(all.iter().all(|ended| *ended == all[0]), "{all:?}: {ended:?}");
         leave(None);
@@ -173,7 +173,7 @@ fn rare_meetings_are_not_late() {
             seat.meet();
             drop(ctx.alloc::<u32>(round + 1).unwrap());
         }
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -286,7 +286,7 @@ fn notes_of_meetings_go() {
             }
         }
         late();
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
         let begin = Instant::now();
         while !there.lock().unwrap().is_empty() {
             assert!(begin.elapsed() < slower(20.0), "{:?}", there.lock().unwrap());
@@ -310,9 +310,9 @@ fn a_scope_behind_a_collective_that_was_given_up() {
         let signals = ctx.alloc_signals(1).unwrap();
         let mut world = ctx.world().unwrap();
         // The first one has the library connect the members.
-        world.reduce(gpucomm::nvshmem::Sum, &mut dest, &source).unwrap();
+        world.reduce(&mut dest, &source, gpucomm::nvshmem::Sum).unwrap();
         if seat.pe == 0 {
-            world.reduce(gpucomm::nvshmem::Sum, &mut dest, &source).expect_err("PE 1 does not come");
+            world.reduce(&mut dest, &source, gpucomm::nvshmem::Sum).expect_err("PE 1 does not come");
             let begin = Instant::now();
             let sent = ctx.nonblocking(|scope| {
                 scope.put_signal(

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gpucomm::nvshmem::{Context, Pe, Status, Sum, UniqueId};
+use gpucomm::nvshmem::{Context, ContextUniqueId, Pe, Status, Sum};
 use gpucomm::{Backend, Error, Stream};
 
 use crate::support::{SIZES, Seat, as_pes, as_pes_with, errors, with_context};
@@ -44,13 +44,13 @@ fn versions_without_a_context() {
 #[test]
 fn by_a_unique_id_that_comes_by_other_means() {
     as_pes(&SIZES, |seat| {
-        let made = if seat.pe == 0 { UniqueId::new().unwrap().as_bytes().to_vec() } else { Vec::new() };
+        let made = if seat.pe == 0 { ContextUniqueId::new().unwrap().as_bytes().to_vec() } else { Vec::new() };
         let bytes = seat.exchange.broadcast(0, &made).unwrap();
-        let id = UniqueId::from_bytes(bytes.try_into().unwrap());
+        let id = ContextUniqueId::from_bytes(bytes.try_into().unwrap());
         let builder = Context::builder().device(seat.device).timeout(seat.limit()).unique_id(&id, seat.pe, seat.n_pes);
         let ctx = seat.start_as(builder).unwrap();
         assert_eq!((ctx.pe(), ctx.n_pes()), (Pe(seat.pe), seat.n_pes));
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -58,13 +58,13 @@ fn by_a_unique_id_that_comes_by_other_means() {
 #[test]
 fn on_the_current_device() {
     as_pes(&SIZES, |seat| {
-        let id = UniqueId::shared(&seat.exchange).unwrap();
+        let id = ContextUniqueId::shared(&seat.exchange).unwrap();
         let ctx = {
             let _current = seat.device.set_current().unwrap();
             seat.start_as(Context::builder().unique_id(&id, seat.pe, seat.n_pes)).unwrap()
         };
         assert_eq!(ctx.device(), seat.device);
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -74,7 +74,7 @@ fn what_cannot_start_is_an_error_and_another_try_works() {
         const INIT: &str = "ContextBuilder::init";
         let no_way = seat.start_as(Context::builder().device(seat.device));
         errors::argument(no_way, INIT, "a way for PEs to find each other", "none");
-        let id = UniqueId::shared(&seat.exchange).unwrap();
+        let id = ContextUniqueId::shared(&seat.exchange).unwrap();
         for (pe, n_pes) in [(2, 2), (0, 0), (usize::MAX, 3), (1, usize::MAX)] {
             let builder = Context::builder().device(seat.device).unique_id(&id, pe, n_pes);
             errors::argument(seat.start_as(builder), INIT, "a PE below the number of PEs", &pe.to_string());
@@ -97,7 +97,7 @@ fn attach_where_nobody_has_started_it() {
 fn a_second_context_is_an_error() {
     as_pes(&SIZES, |seat| {
         let first = seat.start().unwrap();
-        let id = UniqueId::from_bytes([0; UniqueId::BYTES]);
+        let id = ContextUniqueId::from_bytes([0; ContextUniqueId::BYTES]);
         for builder in [
             Context::builder().device(seat.device).unique_id(&id, 0, 1),
             Context::builder().device(seat.device).attach(),
@@ -107,14 +107,14 @@ fn a_second_context_is_an_error() {
             errors::names(&error, &["there is a context in this process already"]);
         }
         // Nor is an id made beside it, for which the library would load its bootstrap anew.
-        let error = UniqueId::new().expect_err("beside a context");
+        let error = ContextUniqueId::new().expect_err("beside a context");
         assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
-        errors::names(&error, &["nvshmem::UniqueId::new", "before it starts"]);
+        errors::names(&error, &["nvshmem::ContextUniqueId::new", "before it starts"]);
         // The first one has not felt it.
         let buffer = first.alloc::<u8>(100).unwrap();
         drop(buffer);
-        assert!(first.finalize().unwrap().is_empty());
-        UniqueId::new().unwrap();
+        assert!(first.close().unwrap().is_empty());
+        ContextUniqueId::new().unwrap();
     });
 }
 
@@ -135,11 +135,11 @@ fn no_id_is_made_during_a_start() {
             });
             let mut refused = false;
             while seat.pe == 0 && !started.load(Ordering::Acquire) {
-                match UniqueId::new() {
+                match ContextUniqueId::new() {
                     // It has not begun.
                     Ok(_) => assert!(!refused, "an id was made during the start"),
                     Err(error) => {
-                        errors::names(&error, &["nvshmem::UniqueId::new", "before it starts"]);
+                        errors::names(&error, &["nvshmem::ContextUniqueId::new", "before it starts"]);
                         refused = true;
                     }
                 }
@@ -151,7 +151,7 @@ fn no_id_is_made_during_a_start() {
         assert!(refused || seat.pe > 0 || seat.n_pes == 1, "it was never asked during the start");
         seat.meet();
         drop(ctx);
-        errors::names(&UniqueId::new().expect_err("no end"), &["left without an end"]);
+        errors::names(&ContextUniqueId::new().expect_err("no end"), &["left without an end"]);
         seat.meet();
     });
 }
@@ -169,14 +169,14 @@ fn started_on_one_thread_and_ended_on_another() {
             });
             used.join().unwrap()
         });
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
 fn usable(seat: &Seat) {
     let ctx = seat.start().unwrap();
     ctx.reclaim().unwrap();
-    assert!(ctx.finalize().unwrap().is_empty());
+    assert!(ctx.close().unwrap().is_empty());
 }
 
 /// The library closes its plug-in where an id cannot be made, and would use it for the next one.
@@ -186,9 +186,11 @@ fn after_an_id_that_could_not_be_made_there_is_nothing() {
         return;
     }
     crate::support::as_pes_with(&[1], &[("NVSHMEM_BOOTSTRAP_UID_SESSION_ID", "nowhere")], |seat| {
-        let error = UniqueId::new().expect_err("no address");
+        let error = ContextUniqueId::new().expect_err("no address");
         assert!(matches!(error, Error::Nvshmem { .. }), "{error:?}");
-        for error in [UniqueId::new().map(drop).expect_err("another"), seat.start().map(drop).expect_err("a start")] {
+        for error in
+            [ContextUniqueId::new().map(drop).expect_err("another"), seat.start().map(drop).expect_err("a start")]
+        {
             assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
             errors::names(&error, &["could not be made"]);
         }
@@ -204,7 +206,7 @@ fn a_start_within_a_capture_is_refused_before_the_others_learn_of_it() {
             let error = stream.capture(|_| seat.start().map(drop)).map(drop).expect_err("a stream is captured");
             errors::names(&error, &["end the capture before"]);
         }
-        seat.start().unwrap().finalize().unwrap();
+        seat.start().unwrap().close().unwrap();
     });
 }
 
@@ -232,8 +234,8 @@ fn variables_that_crash_the_library_are_refused() {
             let case = cases.into_iter().find(|(name, value, _)| is_set(name, value));
             let (name, value, expected) = case.expect("one of the cases");
             // The library would read it for an id already, and keep it.
-            let id = UniqueId::new().map(drop);
-            let shared = UniqueId::shared(&seat.exchange).map(drop);
+            let id = ContextUniqueId::new().map(drop);
+            let shared = ContextUniqueId::shared(&seat.exchange).map(drop);
             for result in [id, shared, seat.start().map(drop)] {
                 let error = result.expect_err("it is refused");
                 assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
@@ -261,9 +263,9 @@ fn variables_that_are_set_later_do_not_count() {
             let source = ctx.alloc::<u16>(128).unwrap();
             let mut dest = ctx.alloc::<u16>(64).unwrap();
             // NCCL has no such elements, so the library needs its own room.
-            ctx.world().unwrap().reducescatter_on_stream(Sum, &mut dest, &source, &stream).unwrap();
+            ctx.world().unwrap().on(&stream).reduce_scatter(&mut dest, &source, Sum).unwrap();
             assert_eq!(dest.to_vec(&stream).unwrap(), [0; 64]);
         }
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
     });
 }

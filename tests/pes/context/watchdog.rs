@@ -23,7 +23,7 @@ fn one_that_does_not_start() {
     as_pes_that_end(
         &[2, 3, 4],
         |seat| {
-            let id = gpucomm::nvshmem::UniqueId::shared(&seat.exchange).unwrap();
+            let id = gpucomm::nvshmem::ContextUniqueId::shared(&seat.exchange).unwrap();
             if seat.pe + 1 == seat.n_pes {
                 // It stays, so that it counts as late and not as gone.
                 std::thread::sleep(slower(12.0));
@@ -103,14 +103,14 @@ fn one_that_is_killed_before_a_barrier_on_a_stream() {
         |seat| {
             let ctx = seat.start_as(limited(seat)).unwrap();
             let stream = Stream::new(seat.device).unwrap();
-            ctx.barrier_all_on_stream(&stream).unwrap();
+            ctx.on(&stream).barrier_all().unwrap();
             stream.synchronize().unwrap();
             seat.meet();
             if seat.pe == 0 {
                 kill_itself();
             }
             // Where PEs share a device, the library waits for the others on the thread: the watchdog's matter.
-            ctx.barrier_all_on_stream(&stream).unwrap();
+            ctx.on(&stream).barrier_all().unwrap();
             let error = stream.wait(slower(2.0)).expect_err("PE 0 has died");
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             let lost = ctx.reclaim().expect_err("PE 0 has died");
@@ -150,7 +150,7 @@ fn without_a_watchdog() {
                 ctx.barrier_all().unwrap();
                 assert!(begin.elapsed() > limit, "{:?}", begin.elapsed());
             }
-            assert!(ctx.finalize().unwrap().is_empty());
+            assert!(ctx.close().unwrap().is_empty());
             std::process::exit(ITSELF);
         },
         |ends| {

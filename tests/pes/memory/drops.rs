@@ -111,7 +111,7 @@ fn forgotten_here_and_there() {
                 ctx.reclaim().unwrap();
             }
         }
-        assert_eq!(ctx.finalize().unwrap().buffers, forgotten);
+        assert_eq!(ctx.close().unwrap().buffers, forgotten);
     });
 }
 
@@ -144,9 +144,9 @@ fn under_puts() {
             let target = ctx.alloc::<u8>(BYTES).unwrap();
             let mut source = ctx.alloc::<u8>(BYTES).unwrap();
             source.fill(stream, 0xee).unwrap();
-            ctx.put_on_stream(&target, &source, next, stream).unwrap();
+            ctx.on(stream).put(&target, &source, next).unwrap();
             match round % 4 {
-                1 => ctx.nonblocking_on_stream(stream, |scope| scope.put(&target, &source, next)).unwrap(),
+                1 => ctx.on(stream).nonblocking(|scope| scope.put(&target, &source, next)).unwrap(),
                 2 => ctx.nonblocking(|scope| scope.put(target.as_symmetric(), source.as_slice(), next)).unwrap(),
                 3 => {
                     if let Some(mut there) = target.peer(next).unwrap() {

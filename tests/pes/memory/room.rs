@@ -46,7 +46,7 @@ fn run(seat: &Seat, bytes: usize, most: usize) {
     assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
     // All is free again.
     fill(seat, &ctx, bytes, most);
-    assert!(ctx.finalize().unwrap().is_empty());
+    assert!(ctx.close().unwrap().is_empty());
 }
 
 /// The library says how long the heap may be, and takes it that it is never as long.
@@ -83,7 +83,7 @@ fn what_is_there_is_given_out() {
             all.iter_mut().for_each(|one| one.symmetric_mut(..10).into_local().fill(&stream, 1).unwrap());
             assert!(matches!(ctx.alloc::<u8>(100 * MIB), Err(Error::OutOfMemory { .. })));
             drop((all, ctx.alloc::<u8>(MIB).unwrap()));
-            assert!(ctx.finalize().unwrap().is_empty());
+            assert!(ctx.close().unwrap().is_empty());
         });
     }
 }

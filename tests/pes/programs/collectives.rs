@@ -23,22 +23,22 @@ where
     Xor: Operation<T>,
 {
     macro_rules! reduced {
-        ($op:expr, $host:ident, $on_stream:ident) => {
+        ($op:expr, $name:ident) => {
             match ($op, stream) {
-                (Op::Sum, None) => team.$host(Sum, to, from),
-                (Op::Prod, None) => team.$host(Prod, to, from),
-                (Op::Min, None) => team.$host(Min, to, from),
-                (Op::Max, None) => team.$host(Max, to, from),
-                (Op::And, None) => team.$host(And, to, from),
-                (Op::Or, None) => team.$host(Or, to, from),
-                (Op::Xor, None) => team.$host(Xor, to, from),
-                (Op::Sum, Some(stream)) => team.$on_stream(Sum, to, from, stream),
-                (Op::Prod, Some(stream)) => team.$on_stream(Prod, to, from, stream),
-                (Op::Min, Some(stream)) => team.$on_stream(Min, to, from, stream),
-                (Op::Max, Some(stream)) => team.$on_stream(Max, to, from, stream),
-                (Op::And, Some(stream)) => team.$on_stream(And, to, from, stream),
-                (Op::Or, Some(stream)) => team.$on_stream(Or, to, from, stream),
-                (Op::Xor, Some(stream)) => team.$on_stream(Xor, to, from, stream),
+                (Op::Sum, None) => team.$name(to, from, Sum),
+                (Op::Prod, None) => team.$name(to, from, Prod),
+                (Op::Min, None) => team.$name(to, from, Min),
+                (Op::Max, None) => team.$name(to, from, Max),
+                (Op::And, None) => team.$name(to, from, And),
+                (Op::Or, None) => team.$name(to, from, Or),
+                (Op::Xor, None) => team.$name(to, from, Xor),
+                (Op::Sum, Some(stream)) => team.on(stream).$name(to, from, Sum),
+                (Op::Prod, Some(stream)) => team.on(stream).$name(to, from, Prod),
+                (Op::Min, Some(stream)) => team.on(stream).$name(to, from, Min),
+                (Op::Max, Some(stream)) => team.on(stream).$name(to, from, Max),
+                (Op::And, Some(stream)) => team.on(stream).$name(to, from, And),
+                (Op::Or, Some(stream)) => team.on(stream).$name(to, from, Or),
+                (Op::Xor, Some(stream)) => team.on(stream).$name(to, from, Xor),
             }
         };
     }
@@ -46,16 +46,16 @@ where
         (Family::Broadcast { root }, stream) => {
             let root = TeamPe(root % team.n_pes());
             match stream {
-                Some(stream) => team.broadcast_on_stream(to, from, root, stream),
+                Some(stream) => team.on(stream).broadcast(to, from, root),
                 None => team.broadcast(to, from, root),
             }
         }
-        (Family::Fcollect, Some(stream)) => team.fcollect_on_stream(to, from, stream),
+        (Family::Fcollect, Some(stream)) => team.on(stream).fcollect(to, from),
         (Family::Fcollect, None) => team.fcollect(to, from),
-        (Family::Alltoall, Some(stream)) => team.alltoall_on_stream(to, from, stream),
+        (Family::Alltoall, Some(stream)) => team.on(stream).alltoall(to, from),
         (Family::Alltoall, None) => team.alltoall(to, from),
-        (Family::Reduce(op), _) => reduced!(op, reduce, reduce_on_stream),
-        (Family::Scatter(op), _) => reduced!(op, reducescatter, reducescatter_on_stream),
+        (Family::Reduce(op), _) => reduced!(op, reduce),
+        (Family::Scatter(op), _) => reduced!(op, reduce_scatter),
     }
 }
 
@@ -63,7 +63,7 @@ pub fn gather(team: &mut Team<'_>, how: Gather, stream: &Stream) -> Result<()> {
     match how {
         Gather::Barrier => team.barrier(),
         Gather::Sync => team.sync(),
-        Gather::BarrierOnStream => team.barrier_on_stream(stream),
-        Gather::SyncOnStream => team.sync_on_stream(stream),
+        Gather::BarrierOnStream => team.on(stream).barrier(),
+        Gather::SyncOnStream => team.on(stream).sync(),
     }
 }

@@ -70,7 +70,7 @@ fn leave(seat: &Seat, ctx: &Context, one: &One, gate: &Gate) -> Result<(Stream, 
         Use::Fill => memory.fill(&stream, LATE),
         Use::CopyIn => memory.copy_from(&stream, &copy),
         Use::CopyOut => copy.copy_from(&stream, &memory),
-        Use::Put => ctx.put_on_stream(&memory, &copy, Pe(seat.pe), &stream),
+        Use::Put => ctx.on(&stream).put(&memory, &copy, Pe(seat.pe)),
     };
     match used {
         // Not all devices reach each other's memory.
@@ -117,7 +117,7 @@ fn round(seat: &Seat, number: u64) {
             gate.open();
         });
         drop(begins);
-        let leaks = ctx.finalize().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let leaks = ctx.close().unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(leaks.buffers, forgotten, "{what}");
         let ctx = seat.start().expect("another context");
         let mut next = Vec::new();
@@ -136,7 +136,7 @@ fn round(seat: &Seat, number: u64) {
             same(&what, &memory.to_vec(&stream).expect("the next memory"), &vec![NEXT; *len]);
         }
         drop(next);
-        assert!(ctx.finalize().expect("the end").is_empty(), "{what}");
+        assert!(ctx.close().expect("the end").is_empty(), "{what}");
     });
     seat.meet();
 }
@@ -169,7 +169,7 @@ fn an_end_beside_stuck_work() {
             std::mem::forget(memory)
         }
         let begin = Instant::now();
-        let ended = ctx.finalize();
+        let ended = ctx.close();
         let took = begin.elapsed();
         assert!(took < limit + slower(6.0), "{took:?}");
         let right = match &ended {

@@ -1,8 +1,8 @@
 //! One PE, which runs a program.
 
-#[cfg(nvshmem_ge_3_3)]
-use gpucomm::nvshmem::{Place, TeamUniqueId};
 use gpucomm::nvshmem::{SymmetricBuffer, SymmetricSignals, Team, TeamConfig, TeamPe};
+#[cfg(nvshmem_ge_3_3)]
+use gpucomm::nvshmem::{TeamPlace, TeamUniqueId};
 use gpucomm::{Error, Result, Stream};
 
 use super::buffers::{Buffer, of_both};
@@ -103,13 +103,13 @@ impl<'c> Machine<'c> {
             }
             Step::Graph { target, source, all, launches } => {
                 // Nothing of it is done for the first time within the capture.
-                ctx.barrier_all_on_stream(&self.streams[0])?;
+                ctx.on(&self.streams[0]).barrier_all()?;
                 self.meet(Meet::Exchange)?;
                 let stream = Stream::new(self.here.seat.device)?;
                 let mut own = all.iter().filter(|one| one.by == pe);
                 let graph = stream.capture(|stream| {
                     own.try_for_each(|one| self.transfer(*target, *source, one, Some(stream)))?;
-                    ctx.barrier_all_on_stream(stream)
+                    ctx.on(stream).barrier_all()
                 })?;
                 for _ in 0..*launches {
                     graph.launch(&stream)?;
@@ -186,7 +186,7 @@ impl<'c> Machine<'c> {
         match how {
             Meet::Barrier => ctx.barrier_all()?,
             Meet::BarrierOnStream => {
-                ctx.barrier_all_on_stream(&self.streams[1])?;
+                ctx.on(&self.streams[1]).barrier_all()?;
                 self.streams[1].synchronize()?;
             }
             Meet::QuietSync => {
@@ -251,7 +251,7 @@ impl<'c> Machine<'c> {
         let ids = here.seat.exchange.all_gather(&here.ctx.team_unique_id()?.to_bytes())?;
         let id = TeamUniqueId::from_bytes(ids[order[0]].as_slice().try_into().expect("as many bytes"));
         let place = order.iter().position(|member| *member == pe);
-        let place = place.map(|at| Place { id, pe: TeamPe(at), n_pes: order.len() });
+        let place = place.map(|at| TeamPlace { id, pe: TeamPe(at), n_pes: order.len() });
         let own = here.ctx.team(place, &TeamConfig::default())?;
         self.have(vec![order.to_vec()], own);
         Ok(())

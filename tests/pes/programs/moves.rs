@@ -30,21 +30,21 @@ fn put<T: Bits>(
     let strides = Strides { dest: one.strides.0, source: one.strides.1 };
     match one.way {
         Way::Host => ctx.put(dest, source, other),
-        Way::Stream => ctx.put_on_stream(dest, source, other, stream),
+        Way::Stream => ctx.on(stream).put(dest, source, other),
         #[cfg(nvshmem_ge_3_8)]
         Way::Batch => ctx.nonblocking(|scope| scope.batched(|scope| scope.put(dest, source, other))),
         #[cfg(not(nvshmem_ge_3_8))]
         Way::Batch => ctx.nonblocking(|scope| scope.put(dest, source, other)),
         Way::Scope => ctx.nonblocking(|scope| scope.put(dest, source, other)),
-        Way::StreamScope => ctx.nonblocking_on_stream(stream, |scope| scope.put(dest, source, other)),
+        Way::StreamScope => ctx.on(stream).nonblocking(|scope| scope.put(dest, source, other)),
         Way::View => dest.peer(other)?.expect("near").copy_from(stream, source),
         Way::Strided => ctx.iput(dest, source, strides, one.count, other),
-        Way::StridedOnStream => ctx.iput_on_stream(dest, source, strides, one.count, other, stream),
+        Way::StridedOnStream => ctx.on(stream).iput(dest, source, strides, one.count, other),
         Way::Value => ctx.put_value(dest, source.to_vec(stream)?[0], other),
-        Way::ValueOnStream => ctx.put_value_on_stream(dest, source.to_vec(stream)?[0], other, stream),
+        Way::ValueOnStream => ctx.on(stream).put_value(dest, source.to_vec(stream)?[0], other),
         Way::Pinned => {
             let pinned = PinnedBuffer::from_slice(&source.to_vec(stream)?)?;
-            ctx.put_on_stream(dest, &pinned, other, stream)
+            ctx.on(stream).put(dest, &pinned, other)
         }
         Way::Registered => {
             let registered = ctx.register(DeviceBuffer::from_slice(stream, &source.to_vec(stream)?)?)?;
@@ -66,16 +66,16 @@ fn get<T: Bits>(
     let poison = vec![T::poison(); one.count];
     match one.way {
         Way::Host => ctx.get(dest, source, other),
-        Way::Stream => ctx.get_on_stream(dest, source, other, stream),
+        Way::Stream => ctx.on(stream).get(dest, source, other),
         #[cfg(nvshmem_ge_3_8)]
         Way::Batch => ctx.nonblocking(|scope| scope.batched(|scope| scope.get(dest, source, other))),
         #[cfg(not(nvshmem_ge_3_8))]
         Way::Batch => ctx.nonblocking(|scope| scope.get(dest, source, other)),
         Way::Scope => ctx.nonblocking(|scope| scope.get(dest, source, other)),
-        Way::StreamScope => ctx.nonblocking_on_stream(stream, |scope| scope.get(dest, source, other)),
+        Way::StreamScope => ctx.on(stream).nonblocking(|scope| scope.get(dest, source, other)),
         Way::View => source.peer(other)?.expect("near").copy_to(stream, dest),
         Way::Strided => ctx.iget(dest, source, strides, one.count, other),
-        Way::StridedOnStream => ctx.iget_on_stream(dest, source, strides, one.count, other, stream),
+        Way::StridedOnStream => ctx.on(stream).iget(dest, source, strides, one.count, other),
         Way::Value | Way::ValueOnStream => dest.copy_from_slice(stream, &[ctx.get_value(source, other)?]),
         Way::Pinned => {
             let mut pinned = PinnedBuffer::from_slice(&poison)?;
@@ -84,7 +84,7 @@ fn get<T: Bits>(
         }
         Way::Registered => {
             let mut registered = ctx.register(DeviceBuffer::from_slice(stream, &poison)?)?;
-            ctx.get_on_stream(registered.as_slice_mut(), source, other, stream)?;
+            ctx.on(stream).get(registered.as_slice_mut(), source, other)?;
             dest.copy_from(stream, registered.as_slice())
         }
     }
@@ -116,9 +116,9 @@ pub fn ring<T: Bits>(
     let op = if tell.add { SignalOp::Add(1) } else { SignalOp::Set(tell.sent) };
     let (dest, from) = (target.symmetric(at.0..at.0 + len), source.symmetric(at.1..at.1 + len).local());
     match send {
-        Send::Stream => ctx.put_signal_on_stream(dest, from, signal, op, to, stream)?,
+        Send::Stream => ctx.on(stream).put_signal(dest, from, signal, op, to)?,
         Send::StreamScope => {
-            ctx.nonblocking_on_stream(stream, |scope| scope.put_signal(dest, from, signal, op, to))?;
+            ctx.on(stream).nonblocking(|scope| scope.put_signal(dest, from, signal, op, to))?;
         }
         Send::Host => ctx.put_signal(dest, from, signal, op, to)?,
         Send::HostScope => ctx.nonblocking(|scope| scope.put_signal(dest, from, signal, op, to))?,
@@ -128,14 +128,14 @@ pub fn ring<T: Bits>(
             ctx.signal_op(signal, op, to)?;
         }
         Send::Value => {
-            ctx.put_on_stream(dest, from, to, stream)?;
-            ctx.quiet_on_stream(stream)?;
-            ctx.put_value_on_stream(tell.flag, tell.flagged, to, stream)?;
+            ctx.on(stream).put(dest, from, to)?;
+            ctx.on(stream).quiet()?;
+            ctx.on(stream).put_value(tell.flag, tell.flagged, to)?;
         }
     }
     let mut arrives = target.as_slice_mut();
     if send == Send::Value {
-        return ctx.wait_until_on_stream(tell.flag, Comparison::Ge, tell.flagged, &mut arrives, stream);
+        return ctx.on(stream).wait_until(tell.flag, Comparison::Ge, tell.flagged, &mut arrives);
     }
-    ctx.signal_wait_until_on_stream(signal, Comparison::Ge, tell.sent, &mut arrives, stream)
+    ctx.on(stream).signal_wait_until(signal, Comparison::Ge, tell.sent, &mut arrives)
 }

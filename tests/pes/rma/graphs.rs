@@ -18,10 +18,10 @@ fn launched_as_often_as_one_likes() {
         let signals = ctx.alloc_signals(2).unwrap();
         let mut source = DeviceBuffer::<u32>::zeroed(stream, 5).unwrap();
         let graph = stream.capture(|stream| {
-            ctx.put_signal_on_stream(&target, &source, signals.at(0), SignalOp::Add(1), to, stream)?;
-            ctx.signal_op_on_stream(signals.at(1), SignalOp::Set(1), to, stream)?;
-            ctx.signal_wait_until_on_stream(signals.at(1), Comparison::Eq, 1, &mut target, stream)?;
-            ctx.barrier_all_on_stream(stream)
+            ctx.on(stream).put_signal(&target, &source, signals.at(0), SignalOp::Add(1), to)?;
+            ctx.on(stream).signal_op(signals.at(1), SignalOp::Set(1), to)?;
+            ctx.on(stream).signal_wait_until(signals.at(1), Comparison::Eq, 1, &mut target)?;
+            ctx.on(stream).barrier_all()
         });
         let graph = graph.unwrap();
         for round in 1..4 {
@@ -44,7 +44,7 @@ fn launched_within_a_scope_one_is_refused_at_once() {
         let (ctx, stream, to) = (here.ctx, here.stream, here.next(1));
         let target = ctx.alloc::<u32>(5).unwrap();
         let source = DeviceBuffer::from_slice(stream, &[7u32; 5]).unwrap();
-        let graph = stream.capture(|stream| ctx.put_on_stream(&target, &source, to, stream)).unwrap();
+        let graph = stream.capture(|stream| ctx.on(stream).put(&target, &source, to)).unwrap();
         let begin = Instant::now();
         let launched = ctx.nonblocking(|scope| {
             // Nothing is lent yet.
@@ -69,8 +69,8 @@ fn what_is_no_part_of_one() {
         let refused = |result: Result<gpucomm::cuda::Graph>| {
             assert!(matches!(result, Err(Error::InvalidUsage { .. })), "{result:?}");
         };
-        refused(stream.capture(|stream| ctx.put_value_on_stream(&target, 3, Pe(0), stream)));
-        refused(stream.capture(|stream| ctx.nonblocking_on_stream(stream, |_| Ok(()))));
+        refused(stream.capture(|stream| ctx.on(stream).put_value(&target, 3, Pe(0))));
+        refused(stream.capture(|stream| ctx.on(stream).nonblocking(|_| Ok(()))));
         here.settle();
     });
 }

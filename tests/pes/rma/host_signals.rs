@@ -144,7 +144,7 @@ fn a_fetch_beside_a_capture_by_others() {
         }
         assert_eq!(ctx.signal_fetch(signals.at(0)).unwrap(), 0);
         drop(signals);
-        ctx.finalize().expect("the end");
+        ctx.close().expect("the end");
     });
 }
 
@@ -169,7 +169,7 @@ fn a_put_behind_two_streams() {
         assert!(took < timeout + timeout / 2, "{took:?}");
         other.synchronize().unwrap();
         drop((target, source));
-        ctx.finalize().expect("the end");
+        ctx.close().expect("the end");
     });
 }
 
@@ -209,6 +209,6 @@ fn a_fetch_behind_a_stream_that_is_held_up() {
             assert_eq!(ctx.signal_fetch(signals.at(0)).unwrap(), 0);
         }
         drop(signals);
-        ctx.finalize().expect("the end");
+        ctx.close().expect("the end");
     });
 }

@@ -17,7 +17,7 @@ fn operands_that_do_not_belong_together() {
         argument(ctx.get(&mut local, &target, Pe(usize::MAX)), "Context::get", &below, "18446744073709551615");
         let short = target.symmetric(1..);
         argument(ctx.put(short, &local, me), "Context::put", "7 elements, as many as dest has", "8");
-        argument(ctx.get_on_stream(&mut local, short, me, stream), "Context::get_on_stream", "7 elements", "8");
+        argument(ctx.on(stream).get(&mut local, short, me), "OnStream::get", "7 elements", "8");
         let overlap = ctx.put(target.symmetric(..4), target.symmetric(3..7), me);
         argument(overlap, "Context::put", "memory apart", "overlaps");
         argument(ctx.put_value(&target, 1, me), "Context::put_value", "one element", "8");
@@ -64,7 +64,7 @@ fn a_panic_within_a_scope_of_a_stream() {
         let source = DeviceBuffer::from_slice(stream, &[here.pe() as u32 + 1; 4]).unwrap();
         let put = |panics: bool| {
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                ctx.nonblocking_on_stream(stream, |scope| -> gpucomm::Result<()> {
+                ctx.on(stream).nonblocking(|scope| -> gpucomm::Result<()> {
                     scope.put(&target, &source, here.next(1))?;
                     if panics {
                         std::panic::resume_unwind(Box::new("on purpose"));
@@ -74,11 +74,11 @@ fn a_panic_within_a_scope_of_a_stream() {
             }))
         };
         assert!(put(true).is_err());
-        ctx.barrier_all_on_stream(stream).unwrap();
+        ctx.on(stream).barrier_all().unwrap();
         assert_eq!(target.to_vec(stream).unwrap(), [0; 4]);
         here.settle();
         put(false).unwrap().unwrap();
-        ctx.barrier_all_on_stream(stream).unwrap();
+        ctx.on(stream).barrier_all().unwrap();
         assert_eq!(target.to_vec(stream).unwrap(), [here.before(1) as u32 + 1; 4]);
         here.settle();
     });

@@ -21,16 +21,13 @@ fn who_sees_the_signal_finds_the_elements() {
             let source = DeviceBuffer::from_slice(stream, &of(here.pe(), round)).unwrap();
             match round % 3 {
                 2 => ctx.put_signal(&target, &source, signals.at(0), SignalOp::Add(1), to).unwrap(),
-                0 => {
-                    ctx.put_signal_on_stream(&target, &source, signals.at(0), SignalOp::Set(round), to, stream).unwrap()
-                }
+                0 => ctx.on(stream).put_signal(&target, &source, signals.at(0), SignalOp::Set(round), to).unwrap(),
                 _ => ctx
-                    .nonblocking_on_stream(stream, |scope| {
-                        scope.put_signal(&target, &source, signals.at(0), SignalOp::Add(1), to)
-                    })
+                    .on(stream)
+                    .nonblocking(|scope| scope.put_signal(&target, &source, signals.at(0), SignalOp::Add(1), to))
                     .unwrap(),
             }
-            ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Ge, round, &mut target, stream).unwrap();
+            ctx.on(stream).signal_wait_until(signals.at(0), Comparison::Ge, round, &mut target).unwrap();
             // Another stream comes after the wait, as the memory arrives with it.
             let other = Stream::new(ctx.device()).unwrap();
             assert_eq!(target.to_vec(&other).unwrap(), of(from, round), "round {round}");
@@ -51,9 +48,9 @@ fn a_signal_to_oneself_overtakes_the_wait() {
         let (ctx, stream, me) = (here.ctx, here.stream, Pe(here.pe()));
         let other = Stream::new(ctx.device()).unwrap();
         let signals = ctx.alloc_signals(2).unwrap();
-        ctx.signal_wait_until_on_stream(signals.at(1), Comparison::Eq, 7, (), stream).unwrap();
-        ctx.signal_op_on_stream(signals.at(1), SignalOp::Set(4), me, &other).unwrap();
-        ctx.signal_op_on_stream(signals.at(1), SignalOp::Add(3), me, &other).unwrap();
+        ctx.on(stream).signal_wait_until(signals.at(1), Comparison::Eq, 7, ()).unwrap();
+        ctx.on(&other).signal_op(signals.at(1), SignalOp::Set(4), me).unwrap();
+        ctx.on(&other).signal_op(signals.at(1), SignalOp::Add(3), me).unwrap();
         here.settle();
         assert_eq!(signals.to_vec(stream).unwrap(), [0, 7]);
         here.settle();
@@ -73,11 +70,11 @@ fn a_scope_beside_one_behind_a_wait() {
         let [behind, beside] = [(); 2].map(|()| ctx.alloc::<u32>(64).unwrap());
         let [first, second] = [1, 2].map(|value| DeviceBuffer::from_slice(stream, &[value; 64]).unwrap());
         stream.synchronize().unwrap();
-        ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), stream).unwrap();
-        ctx.nonblocking_on_stream(stream, |scope| scope.put(&behind, &first, me)).unwrap();
-        ctx.nonblocking_on_stream(&other, |scope| scope.put(&beside, &second, me)).unwrap();
+        ctx.on(stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, ()).unwrap();
+        ctx.on(stream).nonblocking(|scope| scope.put(&behind, &first, me)).unwrap();
+        ctx.on(&other).nonblocking(|scope| scope.put(&beside, &second, me)).unwrap();
         assert!(!stream.query().unwrap());
-        ctx.signal_op_on_stream(signals.at(0), SignalOp::Set(1), me, &third).unwrap();
+        ctx.on(&third).signal_op(signals.at(0), SignalOp::Set(1), me).unwrap();
         for stream in [stream, &other] {
             stream.wait(here.seat.limit()).unwrap();
         }
@@ -105,10 +102,9 @@ fn streams_wait_for_values() {
         let from_here = flags.symmetric(here.pe()..=here.pe());
         (0..here.n_pes()).for_each(|pe| ctx.put_value(from_here, came(here.pe()), Pe(pe)).unwrap());
         ctx.quiet().unwrap();
-        ctx.wait_until_on_stream(flags.symmetric(here.before(1)..=here.before(1)), Comparison::Gt, 1, (), stream)
-            .unwrap();
-        ctx.wait_until_all_on_stream(&flags, Some(left_out.as_slice()), Comparison::Ne, 0, (), stream).unwrap();
-        ctx.wait_until_all_vector_on_stream(all, None, Comparison::Eq, &expected, (), stream).unwrap();
+        ctx.on(stream).wait_until(flags.symmetric(here.before(1)..=here.before(1)), Comparison::Gt, 1, ()).unwrap();
+        ctx.on(stream).wait_until_all(&flags, Some(left_out.as_slice()), Comparison::Ne, 0, ()).unwrap();
+        ctx.on(stream).wait_until_all_vector(all, None, Comparison::Eq, &expected, ()).unwrap();
         here.settle();
         assert_eq!(all.local().to_vec(stream).unwrap(), expected.to_vec(stream).unwrap());
         here.settle();

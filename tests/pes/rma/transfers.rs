@@ -49,24 +49,20 @@ fn once<T: Bits>(here: &Here<'_>, way: Way, len: usize, by: usize) {
                 ctx.get(&mut got, source, to)?;
             }
             Way::Stream => {
-                ctx.put_on_stream(dest, &mine, to, stream)?;
-                ctx.get_on_stream(&mut got, source, to, stream)?;
+                ctx.on(stream).put(dest, &mine, to)?;
+                ctx.on(stream).get(&mut got, source, to)?;
             }
             Way::HostScope => ctx.nonblocking(|scope| {
                 scope.put(dest, &mine, to)?;
                 scope.fence()?;
                 scope.get(&mut got, source, to)
             })?,
-            Way::StreamScope => ctx.nonblocking_on_stream(stream, |scope| {
+            Way::StreamScope => ctx.on(stream).nonblocking(|scope| {
                 scope.put(dest, &mine, to)?;
                 scope.get(&mut got, source, to)
             })?,
         }
-        if matches!(way, Way::Stream | Way::StreamScope) {
-            ctx.barrier_all_on_stream(stream)
-        } else {
-            ctx.barrier_all()
-        }
+        if matches!(way, Way::Stream | Way::StreamScope) { ctx.on(stream).barrier_all() } else { ctx.barrier_all() }
     };
     all().unwrap();
     let here_now = target.to_vec(stream).unwrap();
@@ -108,12 +104,13 @@ fn scopes_have_room_for_many() {
                 })
                 .unwrap();
             } else {
-                ctx.nonblocking_on_stream(stream, |scope| {
-                    (0..200).try_for_each(|at| {
-                        scope.put(target.symmetric(OFFSET + at..=OFFSET + at), source.slice(at..=at), to)
+                ctx.on(stream)
+                    .nonblocking(|scope| {
+                        (0..200).try_for_each(|at| {
+                            scope.put(target.symmetric(OFFSET + at..=OFFSET + at), source.slice(at..=at), to)
+                        })
                     })
-                })
-                .unwrap();
+                    .unwrap();
                 stream.synchronize().unwrap();
             }
             ctx.barrier_all().unwrap();
@@ -140,7 +137,7 @@ fn strided<T: Bits>(here: &Here<'_>) {
                 (symmetric(here, &vec![T::poison(); to_len]), DeviceBuffer::from_slice(stream, &mine).unwrap());
             let place = dest.symmetric(OFFSET..);
             match on_stream {
-                true => ctx.iput_on_stream(place, &source, strides, LEN, to, stream).unwrap(),
+                true => ctx.on(stream).iput(place, &source, strides, LEN, to).unwrap(),
                 false => ctx.iput(place, &source, strides, LEN, to).unwrap(),
             }
             stream.synchronize().unwrap();
@@ -151,7 +148,7 @@ fn strided<T: Bits>(here: &Here<'_>) {
                 (DeviceBuffer::from_slice(stream, &vec![T::poison(); to_len]).unwrap(), symmetric(here, &mine));
             let place = source.symmetric(OFFSET..);
             match on_stream {
-                true => ctx.iget_on_stream(&mut dest, place, strides, LEN, to, stream).unwrap(),
+                true => ctx.on(stream).iget(&mut dest, place, strides, LEN, to).unwrap(),
                 false => ctx.iget(&mut dest, place, strides, LEN, to).unwrap(),
             }
             let came = dest.to_vec(stream).unwrap();
@@ -179,7 +176,7 @@ fn values_of_the_host_arrive() {
         let (ctx, stream, from) = (here.ctx, here.stream, here.before(1));
         let places = symmetric(here, &[0u64; 2]);
         ctx.put_value(places.symmetric(OFFSET..=OFFSET), here.pe() as u64 + 5, here.next(1)).unwrap();
-        ctx.put_value_on_stream(places.symmetric(OFFSET + 1..), here.pe() as u64 + 9, here.next(1), stream).unwrap();
+        ctx.on(stream).put_value(places.symmetric(OFFSET + 1..), here.pe() as u64 + 9, here.next(1)).unwrap();
         stream.synchronize().unwrap();
         ctx.barrier_all().unwrap();
         assert_eq!(places.to_vec(stream).unwrap()[OFFSET..], [from as u64 + 5, from as u64 + 9]);

@@ -17,12 +17,12 @@ fn puts_and_a_barrier_again_and_again() {
         let dest = ctx.alloc::<u32>(1021).unwrap();
         let mut source = DeviceBuffer::<u32>::zeroed(stream, 1021).unwrap();
         // What is first called waits for the device, which a capture does not allow.
-        ctx.barrier_all_on_stream(stream).unwrap();
+        ctx.on(stream).barrier_all().unwrap();
         here.settle();
         let graph = stream
             .capture(|stream| {
-                ctx.put_on_stream(&dest, &source, here.next(1), stream)?;
-                ctx.barrier_all_on_stream(stream)
+                ctx.on(stream).put(&dest, &source, here.next(1))?;
+                ctx.on(stream).barrier_all()
             })
             .unwrap();
         for round in 0..10 {
@@ -55,10 +55,10 @@ fn signals_and_waits() {
         here.settle();
         let graph = stream
             .capture(|stream| {
-                ctx.put_signal_on_stream(&dest, &source, signals.at(0), SignalOp::Set(1), here.next(1), stream)?;
-                ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Eq, 1, (), stream)?;
+                ctx.on(stream).put_signal(&dest, &source, signals.at(0), SignalOp::Set(1), here.next(1))?;
+                ctx.on(stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, ())?;
                 // To itself, which the neighbour's next one must not overtake: see the barrier below.
-                ctx.signal_op_on_stream(signals.at(0), SignalOp::Set(0), here.next(0), stream)
+                ctx.on(stream).signal_op(signals.at(0), SignalOp::Set(0), here.next(0))
             })
             .unwrap();
         for round in 0..10u64 {
@@ -81,9 +81,9 @@ fn a_collective() {
         let mut team = ctx.world().unwrap();
         let mut source = ctx.alloc::<i32>(1021).unwrap();
         let mut dest = ctx.alloc::<i32>(1021).unwrap();
-        team.reduce_on_stream(Sum, &mut dest, &source, stream).unwrap();
+        team.on(stream).reduce(&mut dest, &source, Sum).unwrap();
         here.settle();
-        let graph = stream.capture(|stream| team.reduce_on_stream(Sum, &mut dest, &source, stream)).unwrap();
+        let graph = stream.capture(|stream| team.on(stream).reduce(&mut dest, &source, Sum)).unwrap();
         for round in 0..10 {
             source.fill(stream, round + here.pe() as i32).unwrap();
             graph.launch(stream).unwrap();

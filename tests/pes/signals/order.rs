@@ -13,7 +13,7 @@ fn ways<'a>(here: &'a Here<'a>) -> Vec<Together<'a>> {
     let (ctx, stream) = (here.ctx, here.stream);
     vec![
         ("barrier_all", Box::new(|| ctx.barrier_all().unwrap())),
-        ("barrier_all_on_stream", Box::new(|| ctx.barrier_all_on_stream(stream).unwrap())),
+        ("OnStream::barrier_all", Box::new(|| ctx.on(stream).barrier_all().unwrap())),
         (
             "quiet, sync_all",
             Box::new(|| {
@@ -22,16 +22,16 @@ fn ways<'a>(here: &'a Here<'a>) -> Vec<Together<'a>> {
             }),
         ),
         (
-            "quiet_on_stream, sync_all_on_stream",
+            "OnStream::quiet, OnStream::sync_all",
             Box::new(|| {
-                ctx.quiet_on_stream(stream).unwrap();
-                ctx.sync_all_on_stream(stream).unwrap();
+                ctx.on(stream).quiet().unwrap();
+                ctx.on(stream).sync_all().unwrap();
             }),
         ),
         (
-            "quiet_on_stream, others' meeting",
+            "OnStream::quiet, others' meeting",
             Box::new(|| {
-                ctx.quiet_on_stream(stream).unwrap();
+                ctx.on(stream).quiet().unwrap();
                 here.settle();
             }),
         ),
@@ -49,7 +49,7 @@ fn what_was_put_has_come() {
                 for to in 0..here.n_pes() {
                     let source = DeviceBuffer::from_slice(here.stream, &[value(here.pe(), to); 1021]).unwrap();
                     let slot = dest.symmetric(here.pe() * 1021..(here.pe() + 1) * 1021);
-                    here.ctx.put_on_stream(slot, &source, Pe(to), here.stream).unwrap();
+                    here.ctx.on(here.stream).put(slot, &source, Pe(to)).unwrap();
                 }
                 here.stream.synchronize().unwrap();
                 together();
@@ -73,7 +73,7 @@ fn nobody_is_through_early() {
                 }
                 came("before");
                 if on_stream {
-                    here.ctx.sync_all_on_stream(here.stream).unwrap();
+                    here.ctx.on(here.stream).sync_all().unwrap();
                     here.stream.synchronize().unwrap();
                 } else {
                     here.ctx.sync_all().unwrap();
@@ -95,8 +95,8 @@ fn nothing_to_order() {
             ctx.fence().unwrap();
             ctx.quiet().unwrap();
             ctx.flush().unwrap();
-            ctx.quiet_on_stream(stream).unwrap();
-            ctx.flush_on_stream(stream).unwrap();
+            ctx.on(stream).quiet().unwrap();
+            ctx.on(stream).flush().unwrap();
         }
         here.settle();
     });
@@ -108,7 +108,7 @@ fn barriers_of_two_streams() {
     with_context(|here| {
         let other = gpucomm::Stream::new(here.seat.device).unwrap();
         for round in 0..50 {
-            here.ctx.barrier_all_on_stream(if round % 2 == 0 { here.stream } else { &other }).unwrap();
+            here.ctx.on(if round % 2 == 0 { here.stream } else { &other }).barrier_all().unwrap();
             if round % 7 == 0 {
                 here.ctx.barrier_all().unwrap();
             }

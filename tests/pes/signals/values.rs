@@ -19,8 +19,8 @@ fn comparisons<T: Bits + Waited>(here: &Here<'_>) {
     here.settle();
     for (at, (comparison, value, bound)) in cases.into_iter().enumerate() {
         let slot = flags.symmetric(at..=at);
-        here.ctx.put_value_on_stream(slot, number(value), here.next(1), here.stream).unwrap();
-        here.ctx.wait_until_on_stream(slot, comparison, number(bound), (), here.stream).unwrap();
+        here.ctx.on(here.stream).put_value(slot, number(value), here.next(1)).unwrap();
+        here.ctx.on(here.stream).wait_until(slot, comparison, number(bound), ()).unwrap();
     }
     let mut want: Vec<T> = cases.iter().map(|(_, value, _)| number(*value)).collect();
     want.push(number(77));
@@ -40,19 +40,19 @@ fn vectors<T: Bits + Waited>(here: &Here<'_>) {
         let put = |value: &dyn Fn(usize) -> u64, skip_too: bool| {
             for at in (0..len).filter(|at| skip_too || skip[*at] == 0) {
                 let slot = part.slice(at..=at);
-                here.ctx.put_value_on_stream(slot, T::of_bits(value(at)), here.next(1), here.stream).unwrap();
+                here.ctx.on(here.stream).put_value(slot, T::of_bits(value(at)), here.next(1)).unwrap();
             }
             // What is put to the same place later comes later.
-            here.ctx.quiet_on_stream(here.stream).unwrap();
+            here.ctx.on(here.stream).quiet().unwrap();
         };
         put(&|_| 5, false);
         let slice = Some(left_out.as_slice());
-        here.ctx.wait_until_all_on_stream(part, slice, Comparison::Ge, T::of_bits(5), (), here.stream).unwrap();
+        here.ctx.on(here.stream).wait_until_all(part, slice, Comparison::Ge, T::of_bits(5), ()).unwrap();
         put(&|at| at as u64 + 10, false);
-        here.ctx.wait_until_all_vector_on_stream(part, slice, Comparison::Ge, &values, (), here.stream).unwrap();
+        here.ctx.on(here.stream).wait_until_all_vector(part, slice, Comparison::Ge, &values, ()).unwrap();
         put(&|at| at as u64 + 11, true);
-        here.ctx.wait_until_all_vector_on_stream(part, None, Comparison::Gt, &values, (), here.stream).unwrap();
-        here.ctx.wait_until_all_on_stream(part, None, Comparison::Ge, T::of_bits(11), (), here.stream).unwrap();
+        here.ctx.on(here.stream).wait_until_all_vector(part, None, Comparison::Gt, &values, ()).unwrap();
+        here.ctx.on(here.stream).wait_until_all(part, None, Comparison::Ge, T::of_bits(11), ()).unwrap();
         let got = flags.to_vec(here.stream).unwrap();
         let want: Vec<T> = (0..len).map(|at| T::of_bits(at as u64 + 11)).collect();
         same("flags", &got[1..1 + len], &want);
@@ -87,10 +87,10 @@ fn signs() {
         }
         let signed = here.ctx.alloc::<i32>(1).unwrap();
         let unsigned = here.ctx.alloc::<u32>(1).unwrap();
-        here.ctx.put_value_on_stream(&signed, -1, here.next(1), here.stream).unwrap();
-        here.ctx.put_value_on_stream(&unsigned, u32::MAX, here.next(1), here.stream).unwrap();
-        here.ctx.wait_until_on_stream(&signed, Comparison::Lt, 0, (), here.stream).unwrap();
-        here.ctx.wait_until_on_stream(&unsigned, Comparison::Gt, 1, (), here.stream).unwrap();
+        here.ctx.on(here.stream).put_value(&signed, -1, here.next(1)).unwrap();
+        here.ctx.on(here.stream).put_value(&unsigned, u32::MAX, here.next(1)).unwrap();
+        here.ctx.on(here.stream).wait_until(&signed, Comparison::Lt, 0, ()).unwrap();
+        here.ctx.on(here.stream).wait_until(&unsigned, Comparison::Gt, 1, ()).unwrap();
         here.settle();
     });
 }
@@ -103,14 +103,14 @@ fn what_waits_refuse() {
         }
         let flags = here.ctx.alloc::<u64>(4).unwrap();
         let three = DeviceBuffer::<i32>::zeroed(here.stream, 3).unwrap();
-        let wait = here.ctx.wait_until_on_stream(&flags, Comparison::Eq, 0, (), here.stream);
-        errors::argument(wait, "Context::wait_until_on_stream", "one element", "4");
+        let wait = here.ctx.on(here.stream).wait_until(&flags, Comparison::Eq, 0, ());
+        errors::argument(wait, "OnStream::wait_until", "one element", "4");
         let slice = Some(three.as_slice());
-        let wait = here.ctx.wait_until_all_on_stream(&flags, slice, Comparison::Eq, 0, (), here.stream);
-        errors::argument(wait, "Context::wait_until_all_on_stream", "4 elements", "3");
+        let wait = here.ctx.on(here.stream).wait_until_all(&flags, slice, Comparison::Eq, 0, ());
+        errors::argument(wait, "OnStream::wait_until_all", "4 elements", "3");
         let five = DeviceBuffer::<u64>::zeroed(here.stream, 5).unwrap();
-        let wait = here.ctx.wait_until_all_vector_on_stream(&flags, None, Comparison::Eq, &five, (), here.stream);
-        errors::argument(wait, "Context::wait_until_all_vector_on_stream", "4 elements", "5");
+        let wait = here.ctx.on(here.stream).wait_until_all_vector(&flags, None, Comparison::Eq, &five, ());
+        errors::argument(wait, "OnStream::wait_until_all_vector", "4 elements", "5");
         assert_eq!(here.ctx.get_value(flags.symmetric(..1), Pe(here.pe())).unwrap(), 0);
         here.settle();
     });

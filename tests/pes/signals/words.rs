@@ -12,7 +12,7 @@ pub fn has_waits(here: &crate::support::Here<'_>) -> bool {
         return true;
     }
     let signals = here.ctx.alloc_signals(1).unwrap();
-    let wait = here.ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Ge, 0, (), here.stream);
+    let wait = here.ctx.on(here.stream).signal_wait_until(signals.at(0), Comparison::Ge, 0, ());
     assert!(matches!(wait, Err(Error::Unsupported { .. })), "{wait:?}");
     false
 }
@@ -40,26 +40,25 @@ fn data_in_a_ring() {
                 let op = if round % 3 == 0 { SignalOp::Set(round) } else { SignalOp::Add(1) };
                 match round {
                     1 => {
-                        ctx.put_on_stream(part, &source, here.next(1), stream).unwrap();
-                        ctx.quiet_on_stream(stream).unwrap();
-                        ctx.signal_op_on_stream(signal, op, here.next(1), stream).unwrap();
+                        ctx.on(stream).put(part, &source, here.next(1)).unwrap();
+                        ctx.on(stream).quiet().unwrap();
+                        ctx.on(stream).signal_op(signal, op, here.next(1)).unwrap();
                     }
-                    2 | 3 => ctx.put_signal_on_stream(part, &source, signal, op, here.next(1), stream).unwrap(),
+                    2 | 3 => ctx.on(stream).put_signal(part, &source, signal, op, here.next(1)).unwrap(),
                     _ => {
-                        ctx.nonblocking_on_stream(stream, |scope| {
-                            scope.put_signal(part, &source, signal, op, here.next(1))
-                        })
-                        .unwrap();
+                        ctx.on(stream)
+                            .nonblocking(|scope| scope.put_signal(part, &source, signal, op, here.next(1)))
+                            .unwrap();
                     }
                 }
                 let mut arrives = dest.symmetric_mut(1 + half..1 + half + len).into_local();
-                ctx.signal_wait_until_on_stream(signals.at(1), Comparison::Ge, round, &mut arrives, stream).unwrap();
+                ctx.on(stream).signal_wait_until(signals.at(1), Comparison::Ge, round, &mut arrives).unwrap();
                 let got = dest.symmetric(1 + half..1 + half + len).local().to_vec(stream).unwrap();
                 same(&format!("round {round}"), &got, &values(here.before(1), round));
                 stream.synchronize().unwrap();
                 assert_eq!(ctx.signal_fetch(signals.at(1)).unwrap(), round);
                 // The neighbour may write there again when this PE has read.
-                ctx.barrier_all_on_stream(stream).unwrap();
+                ctx.on(stream).barrier_all().unwrap();
             }
             assert_eq!(signals.to_vec(stream).unwrap(), [0, 6, 0]);
             here.settle();
@@ -79,12 +78,12 @@ fn counters() {
             for to in 0..here.n_pes() {
                 for _ in 0..round {
                     let add = SignalOp::Add(here.pe() as u64 + 1);
-                    here.ctx.signal_op_on_stream(signals.at(1), add, Pe(to), here.stream).unwrap();
+                    here.ctx.on(here.stream).signal_op(signals.at(1), add, Pe(to)).unwrap();
                 }
             }
             let n_pes = here.n_pes() as u64;
             let all = round * n_pes * (n_pes + 1) / 2;
-            here.ctx.signal_wait_until_on_stream(signals.at(1), Comparison::Eq, all, (), here.stream).unwrap();
+            here.ctx.on(here.stream).signal_wait_until(signals.at(1), Comparison::Eq, all, ()).unwrap();
             here.stream.synchronize().unwrap();
             assert_eq!(here.ctx.signal_fetch(signals.at(1)).unwrap(), all);
             here.settle();
@@ -104,12 +103,12 @@ fn a_signal_that_comes_late() {
             return;
         }
         let signals = here.ctx.alloc_signals(1).unwrap();
-        here.ctx.signal_wait_until_on_stream(signals.at(0), Comparison::Ne, 0, (), here.stream).unwrap();
+        here.ctx.on(here.stream).signal_wait_until(signals.at(0), Comparison::Ne, 0, ()).unwrap();
         let error = here.stream.wait(std::time::Duration::from_millis(200)).expect_err("nobody has sent it");
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         here.seat.meet();
         let other = gpucomm::Stream::new(here.seat.device).unwrap();
-        here.ctx.signal_op_on_stream(signals.at(0), SignalOp::Set(9), here.next(1), &other).unwrap();
+        here.ctx.on(&other).signal_op(signals.at(0), SignalOp::Set(9), here.next(1)).unwrap();
         other.synchronize().unwrap();
         here.stream.synchronize().unwrap();
         here.settle();
@@ -121,13 +120,12 @@ fn what_is_refused() {
     with_context(|here| {
         let signals = here.ctx.alloc_signals(1).unwrap();
         let below = format!("a PE below {}", here.n_pes());
-        let sent = here.ctx.signal_op_on_stream(signals.at(0), SignalOp::Set(1), Pe(9), here.stream);
-        errors::argument(sent, "Context::signal_op_on_stream", &below, "9");
+        let sent = here.ctx.on(here.stream).signal_op(signals.at(0), SignalOp::Set(1), Pe(9));
+        errors::argument(sent, "OnStream::signal_op", &below, "9");
         let there = here.ctx.alloc::<u8>(5).unwrap();
         let local = DeviceBuffer::<u8>::zeroed(here.stream, 4).unwrap();
-        let put =
-            here.ctx.put_signal_on_stream(&there, &local, signals.at(0), SignalOp::Add(1), here.next(1), here.stream);
-        errors::argument(put, "Context::put_signal_on_stream", "5", "4");
+        let put = here.ctx.on(here.stream).put_signal(&there, &local, signals.at(0), SignalOp::Add(1), here.next(1));
+        errors::argument(put, "OnStream::put_signal", "5", "4");
         here.settle();
         assert_eq!(here.ctx.signal_fetch(signals.at(0)).unwrap(), 0);
     });

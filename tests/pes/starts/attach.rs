@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use gpucomm::nvshmem::{Context, Status, TeamConfig, TeamPe, UniqueId};
+use gpucomm::nvshmem::{Context, ContextUniqueId, Status, TeamConfig, TeamPe};
 use gpucomm::{Error, Stream, sys};
 
 use super::works;
@@ -13,9 +13,9 @@ use crate::support::{SIZES, Seat, WorkLoop, as_pes, errors, given_up_busy, slowe
 fn start(seat: &Seat) {
     let _current = seat.device.set_current().unwrap();
     let _stream = Stream::new(seat.device).unwrap();
-    let id = *UniqueId::shared(&seat.exchange).unwrap().as_bytes();
+    let id = *ContextUniqueId::shared(&seat.exchange).unwrap().as_bytes();
     // SAFETY: both are 128 bytes without padding, and every byte is a value.
-    let id = unsafe { std::mem::transmute::<[u8; UniqueId::BYTES], sys::nvshmemx_uniqueid_t>(id) };
+    let id = unsafe { std::mem::transmute::<[u8; ContextUniqueId::BYTES], sys::nvshmemx_uniqueid_t>(id) };
     let (pe, n_pes) = (seat.pe as i32, seat.n_pes as i32);
     let mut attr = MaybeUninit::uninit();
     // SAFETY: a place for attributes, which are valid then; the id lives until the start is over. All PEs do it.
@@ -70,7 +70,7 @@ fn what_is_forgotten_is_reported() {
         start(seat);
         let ctx = attached(seat);
         std::mem::forget(ctx.alloc::<u32>(10).unwrap());
-        let leaks = ctx.finalize().unwrap();
+        let leaks = ctx.close().unwrap();
         assert_eq!((leaks.buffers, leaks.bytes), (1, 40));
         works(seat, attached(seat));
         finalize();
@@ -92,7 +92,7 @@ fn an_end_beside_a_loop() {
             std::mem::forget(memory)
         }
         let begin = Instant::now();
-        assert_eq!(ctx.finalize().unwrap().buffers, 1);
+        assert_eq!(ctx.close().unwrap().buffers, 1);
         assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
         drop(busy);
         finalize();
@@ -121,7 +121,7 @@ fn a_second_context() {
     as_pes(&[1, 2], |seat| {
         start(seat);
         // Nor is an id made, with the context or without.
-        let error = UniqueId::new().expect_err("it runs");
+        let error = ContextUniqueId::new().expect_err("it runs");
         errors::names(&error, &["somebody else has started NVSHMEM"]);
         let ctx = attached(seat);
         let second = seat.start_as(Context::builder().device(seat.device).attach()).expect_err("there is one");
@@ -139,7 +139,7 @@ fn what_was_dropped_goes_with_the_context() {
         for _ in 0..3 {
             let ctx = attached(seat);
             if ctx.status() == Status::LimitedMpg {
-                ctx.finalize().unwrap();
+                ctx.close().unwrap();
                 break;
             }
             let mut world = ctx.world().unwrap();
@@ -147,7 +147,7 @@ fn what_was_dropped_goes_with_the_context() {
             let teams: Vec<_> = (0..20).map(|_| world.split_strided(TeamPe(0), 1, 1, &config).unwrap()).collect();
             let buffers: Vec<_> = (0..10).map(|_| ctx.alloc::<u32>(10).unwrap()).collect();
             drop((teams, buffers, world));
-            assert!(ctx.finalize().unwrap().is_empty());
+            assert!(ctx.close().unwrap().is_empty());
         }
         finalize();
     });

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use gpucomm::nvshmem::{Context, ContextBuilder, UniqueId};
+use gpucomm::nvshmem::{Context, ContextBuilder, ContextUniqueId};
 use gpucomm::{Backend, Error, NvshmemCode, sys};
 
 use super::works;
@@ -18,9 +18,9 @@ fn empty() -> sys::nvshmemx_init_attr_t {
 }
 
 fn shared(seat: &Seat) -> sys::nvshmemx_uniqueid_t {
-    let id = *UniqueId::shared(&seat.exchange).unwrap().as_bytes();
+    let id = *ContextUniqueId::shared(&seat.exchange).unwrap().as_bytes();
     // SAFETY: both are 128 bytes without padding, and every byte is a value.
-    unsafe { std::mem::transmute::<[u8; UniqueId::BYTES], sys::nvshmemx_uniqueid_t>(id) }
+    unsafe { std::mem::transmute::<[u8; ContextUniqueId::BYTES], sys::nvshmemx_uniqueid_t>(id) }
 }
 
 fn builder(seat: &Seat) -> ContextBuilder {
@@ -61,8 +61,8 @@ fn of_nothing() {
                 works(seat, start(builder(seat), 0, &mut empty()).unwrap());
             }
             // It keeps its PEs, and would take no notice of an id: none is made, and none is taken.
-            let error = UniqueId::new().expect_err("it has PEs");
-            errors::names(&error, &["nvshmem::UniqueId::new", "keeps them"]);
+            let error = ContextUniqueId::new().expect_err("it has PEs");
+            errors::names(&error, &["nvshmem::ContextUniqueId::new", "keeps them"]);
             let mut id = MaybeUninit::uninit();
             // SAFETY: a place for an id, all of whose bytes are set.
             let id = unsafe {
@@ -90,15 +90,15 @@ fn of_nothing_beside_others() {
 #[test]
 fn of_an_id_of_one_beside_others() {
     as_pes_with(&[2], &[("OMPI_COMM_WORLD_SIZE", "{n_pes}")], |seat| {
-        let id = *UniqueId::new().unwrap().as_bytes();
+        let id = *ContextUniqueId::new().unwrap().as_bytes();
         // SAFETY: both are 128 bytes without padding, and every byte is a value.
-        let id = unsafe { std::mem::transmute::<[u8; UniqueId::BYTES], sys::nvshmemx_uniqueid_t>(id) };
+        let id = unsafe { std::mem::transmute::<[u8; ContextUniqueId::BYTES], sys::nvshmemx_uniqueid_t>(id) };
         let mut attr = empty();
         // SAFETY: both are valid, and the id is kept.
         assert_eq!(unsafe { sys::nvshmemx_set_attr_uniqueid_args(0, 1, &id, &mut attr) }, 0);
         let ctx = start(builder(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut attr).unwrap();
         assert_eq!((ctx.pe().0, ctx.n_pes()), (0, 1));
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -107,7 +107,7 @@ fn of_an_id_of_one_beside_others() {
 fn beside_another_way() {
     as_pes(&[1, 2], |seat| {
         let id = shared(seat);
-        let other = UniqueId::from_bytes([0; UniqueId::BYTES]);
+        let other = ContextUniqueId::from_bytes([0; ContextUniqueId::BYTES]);
         for builder in
             [builder(seat).environment(), builder(seat).attach(), seat.builder().unique_id(&other, seat.pe, seat.n_pes)]
         {

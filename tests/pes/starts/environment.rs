@@ -1,6 +1,6 @@
 //! By what launchers put into the environment. Their own programs are asked by the library: so here the emulator alone is, which takes their word.
 
-use gpucomm::nvshmem::{Context, ContextBuilder, UniqueId, WATCHDOG_EXIT_CODE};
+use gpucomm::nvshmem::{Context, ContextBuilder, ContextUniqueId, WATCHDOG_EXIT_CODE};
 use gpucomm::{Backend, Error};
 
 use super::works;
@@ -79,7 +79,7 @@ fn no_launcher() {
         let ctx = seat.start_as(builder(seat)).unwrap();
         assert_eq!((ctx.pe().0, ctx.n_pes()), (0, 1));
         ctx.barrier_all().unwrap();
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -89,7 +89,7 @@ fn again_and_only_so() {
     launched(&[1, 2, 4], HYDRA, |seat| {
         for _ in 0..3 {
             works(seat, seat.start_as(builder(seat)).unwrap());
-            let id = UniqueId::from_bytes([0; UniqueId::BYTES]);
+            let id = ContextUniqueId::from_bytes([0; ContextUniqueId::BYTES]);
             let error =
                 seat.start_as(Context::builder().device(seat.device).unique_id(&id, 0, 1)).expect_err("other PEs");
             assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");

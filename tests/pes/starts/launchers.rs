@@ -99,7 +99,7 @@ fn a_launcher_of_one() {
     as_pes_with(&[1], &[("OMPI_COMM_WORLD_SIZE", "1"), ("SLURM_STEP_NUM_TASKS", "many")], |seat| {
         let ctx = start(seat).unwrap();
         assert_eq!(ctx.n_pes(), 1);
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -119,7 +119,7 @@ fn a_launch_again_and_again() {
             let ctx = seat.start_as(Context::builder().launch(&launch).unwrap().timeout(seat.limit())).unwrap();
             assert_eq!((ctx.pe(), ctx.n_pes()), (Pe(seat.pe), seat.n_pes));
             drop(ctx.alloc::<u32>(100).unwrap());
-            assert!(ctx.finalize().unwrap().is_empty());
+            assert!(ctx.close().unwrap().is_empty());
         }
     });
 }

@@ -23,9 +23,9 @@ fn works(seat: &Seat, ctx: Context) {
     let mut source = ctx.alloc::<u64>(1021).unwrap();
     let target = ctx.alloc::<u64>(1021).unwrap();
     source.copy_from_slice(&stream, &values(seat.pe)).unwrap();
-    ctx.put_on_stream(&target, &source, Pe((seat.pe + 1) % seat.n_pes), &stream).unwrap();
-    ctx.barrier_all_on_stream(&stream).unwrap();
+    ctx.on(&stream).put(&target, &source, Pe((seat.pe + 1) % seat.n_pes)).unwrap();
+    ctx.on(&stream).barrier_all().unwrap();
     assert_eq!(target.to_vec(&stream).unwrap(), values((seat.pe + seat.n_pes - 1) % seat.n_pes));
     drop((source, target));
-    assert!(ctx.finalize().unwrap().is_empty());
+    assert!(ctx.close().unwrap().is_empty());
 }

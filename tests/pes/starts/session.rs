@@ -152,7 +152,7 @@ fn the_session_of_the_library() {
 #[test]
 fn the_session_of_the_library_where_no_address_is() {
     as_pes_with(&[1], &[("NVSHMEM_BOOTSTRAP_UID_SESSION_ID", "no address")], |_| {
-        let error = gpucomm::nvshmem::UniqueId::new().expect_err("no address");
+        let error = gpucomm::nvshmem::ContextUniqueId::new().expect_err("no address");
         assert!(matches!(error, Error::Nvshmem { code: NvshmemCode(7), .. }), "{error:?}");
         errors::names(&error, &["nvshmemx_get_uniqueid"]);
     });

@@ -25,7 +25,7 @@ pub fn given_up_busy(seat: &Seat, ctx: Context, in_graph: bool) {
     gpucomm::set_default_timeout(Duration::from_millis(20));
     drop(registered);
     gpucomm::set_default_timeout(timeout);
-    assert!(ctx.finalize().unwrap().is_empty());
+    assert!(ctx.close().unwrap().is_empty());
     stream.synchronize().unwrap();
     drop(graph);
     // It has that room, and needs no other.

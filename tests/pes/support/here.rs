@@ -28,7 +28,7 @@ pub fn with_contexts<F: Fn(&Here<'_>)>(sizes: &[usize], body: F) {
         let ctx = seat.start().expect("a context");
         let stream = Stream::new(seat.device).expect("a stream");
         body(&Here { seat, ctx: &ctx, stream: &stream });
-        let leaks = ctx.finalize().expect("the end");
+        let leaks = ctx.close().expect("the end");
         assert!(leaks.is_empty(), "{leaks:?}");
     });
 }

@@ -1,7 +1,7 @@
 //! Teams that find each other by an id.
 
 use gpucomm::Error;
-use gpucomm::nvshmem::{Pe, Place, TeamConfig, TeamPe, TeamUniqueId};
+use gpucomm::nvshmem::{Pe, TeamConfig, TeamPe, TeamPlace, TeamUniqueId};
 
 use crate::support::{Here, errors, with_context, with_contexts};
 
@@ -12,9 +12,9 @@ fn id(here: &Here<'_>) -> TeamUniqueId {
     TeamUniqueId::from_bytes(all[0].as_slice().try_into().unwrap())
 }
 
-fn place(order: &[usize], id: TeamUniqueId, pe: usize) -> Option<Place> {
+fn place(order: &[usize], id: TeamUniqueId, pe: usize) -> Option<TeamPlace> {
     let at = order.iter().position(|member| *member == pe)?;
-    Some(Place { id, pe: TeamPe(at), n_pes: order.len() })
+    Some(TeamPlace { id, pe: TeamPe(at), n_pes: order.len() })
 }
 
 #[test]
@@ -70,11 +70,11 @@ fn places_that_make_no_team_are_refused_on_all() {
         let id = id(here);
         let n_pes = here.n_pes();
         for pe in [TeamPe(0), TeamPe(here.pe() + 1)] {
-            let team = here.ctx.team(Some(Place { id, pe, n_pes }), &TeamConfig::default());
+            let team = here.ctx.team(Some(TeamPlace { id, pe, n_pes }), &TeamConfig::default());
             errors::argument(team, "Context::team", &format!("each number below {n_pes} once"), "numbers and sizes");
         }
         // And they can go on.
-        let place = Place { id, pe: TeamPe(here.pe()), n_pes };
+        let place = TeamPlace { id, pe: TeamPe(here.pe()), n_pes };
         let first = here.ctx.team(Some(place), &TeamConfig::default()).unwrap();
         assert!(first.is_some());
         // Once, also where the team is gone, and also by another PE alone.
@@ -84,7 +84,7 @@ fn places_that_make_no_team_are_refused_on_all() {
         }
         drop(first);
         here.ctx.reclaim().unwrap();
-        let alone = (here.pe() == 1).then_some(Place { id, pe: TeamPe(0), n_pes: 1 });
+        let alone = (here.pe() == 1).then_some(TeamPlace { id, pe: TeamPe(0), n_pes: 1 });
         let again = here.ctx.team(alone, &TeamConfig::default());
         errors::argument(again, "Context::team", "an id for each team", "of which a team was made");
         assert!(here.ctx.team(None, &TeamConfig::default()).unwrap().is_none());

@@ -55,10 +55,10 @@ fn forgotten_teams_are_reported() {
             std::mem::forget(world.split_strided(TeamPe(0), 1, 1, &config).unwrap());
             drop(world.split_strided(TeamPe(0), 1, 1, &config).unwrap());
             drop(world);
-            let leaks = ctx.finalize().unwrap();
+            let leaks = ctx.close().unwrap();
             assert_eq!((leaks.teams, leaks.is_empty()), (usize::from(seat.pe == 0), seat.pe != 0));
         } else {
-            ctx.finalize().unwrap();
+            ctx.close().unwrap();
         }
     });
 }
@@ -97,7 +97,7 @@ fn while_a_panic_unwinds() {
         for who in 0..=here.n_pes() {
             let make = |_| world.split_strided(TeamPe(0), 1, here.n_pes(), &TeamConfig::default()).unwrap().unwrap();
             let mut teams: Vec<_> = (0..3).map(make).collect();
-            teams[1].barrier_on_stream(here.stream).unwrap();
+            teams[1].on(here.stream).barrier().unwrap();
             let panics = who == here.pe() || who == here.n_pes();
             let result = catch_unwind(AssertUnwindSafe(|| {
                 let _all = teams;
@@ -133,9 +133,9 @@ fn forgotten_by_one_and_dropped_by_the_others() {
                 other.barrier().unwrap();
             }
         }
-        assert_eq!(ctx.finalize().unwrap().teams, usize::from(forgets));
+        assert_eq!(ctx.close().unwrap().teams, usize::from(forgets));
         // It starts again all the same.
-        assert!(seat.start().unwrap().finalize().unwrap().is_empty());
+        assert!(seat.start().unwrap().close().unwrap().is_empty());
     });
 }
 
@@ -175,7 +175,7 @@ fn a_collective_with_a_late_member() {
         let limit = slower(2.0);
         let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
         if ctx.status() == gpucomm::nvshmem::Status::LimitedMpg {
-            ctx.finalize().unwrap();
+            ctx.close().unwrap();
             return;
         }
         let stream = gpucomm::Stream::new(seat.device).unwrap();
@@ -185,12 +185,12 @@ fn a_collective_with_a_late_member() {
         let mut dest = ctx.alloc::<u32>(7).unwrap();
         let mut world = ctx.world().unwrap();
         // The first one has the library's NCCL connect the members, for which a call waits within the library.
-        world.reduce(Sum, &mut dest, &source).unwrap();
+        world.reduce(&mut dest, &source, Sum).unwrap();
         dest.fill(&stream, 0).unwrap();
         stream.synchronize().unwrap();
         seat.meet();
         if seat.pe > 0 {
-            let error = world.reduce(Sum, &mut dest, &source).expect_err("PE 0 has not come");
+            let error = world.reduce(&mut dest, &source, Sum).expect_err("PE 0 has not come");
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             errors::names(&error, &["Team::reduce", "not all members have come", "PE 0 has not come"]);
             for other in (1..seat.n_pes).filter(|pe| *pe != seat.pe) {
@@ -200,13 +200,13 @@ fn a_collective_with_a_late_member() {
         // The others have given up.
         seat.meet();
         if seat.pe == 0 {
-            world.reduce(Sum, &mut dest, &source).unwrap();
+            world.reduce(&mut dest, &source, Sum).unwrap();
         }
         seat.meet();
         let sum = (1..=seat.n_pes as u32).sum();
         assert_eq!(dest.to_vec(&stream).unwrap(), [sum; 7]);
         world.barrier().unwrap();
         drop((source, dest, world));
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }

@@ -94,7 +94,7 @@ fn members_that_ask_for_different_teams_are_told_who_differs() {
     as_pes(&[3, 4], |seat| {
         let ctx = seat.start().unwrap();
         if ctx.status() == gpucomm::nvshmem::Status::LimitedMpg {
-            ctx.finalize().unwrap();
+            ctx.close().unwrap();
             return;
         }
         let mut world = ctx.world().unwrap();
@@ -123,7 +123,7 @@ fn members_that_ask_for_different_teams_are_told_who_differs() {
             assert_eq!(team.is_some(), seat.pe < 3);
         }
         drop(world);
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -144,8 +144,8 @@ fn on_shared_devices_there_are_none() {
             world.split_2d(1, &TeamConfig::default(), &TeamConfig::default()).map(drop),
             world.barrier(),
             world.sync(),
-            world.barrier_on_stream(here.stream),
-            world.sync_on_stream(here.stream),
+            world.on(here.stream).barrier(),
+            world.on(here.stream).sync(),
         ];
         for result in none {
             let error = result.unwrap_err();

@@ -28,7 +28,7 @@ fn split_all(seat: &Seat, expected: usize) -> bool {
     drop(teams);
     let again = world.split_strided(TeamPe(0), 1, seat.n_pes, &config).is_ok();
     drop(world);
-    assert!(ctx.finalize().unwrap().is_empty());
+    assert!(ctx.close().unwrap().is_empty());
     again
 }
 

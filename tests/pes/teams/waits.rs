@@ -29,9 +29,9 @@ fn members_wait_for_each_other_and_for_nobody_else() {
         for _ in 0..5 {
             team.barrier().unwrap();
             team.sync().unwrap();
-            team.barrier_on_stream(here.stream).unwrap();
-            team.sync_on_stream(&other).unwrap();
-            team.barrier_on_stream(&other).unwrap();
+            team.on(here.stream).barrier().unwrap();
+            team.on(&other).sync().unwrap();
+            team.on(&other).barrier().unwrap();
         }
         other.synchronize().unwrap();
         assert!(begin.elapsed() < here.ctx.timeout());

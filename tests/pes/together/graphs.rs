@@ -18,9 +18,9 @@ fn launched_as_often_as_one_likes() {
         let mut sums = ctx.alloc::<i64>(7).unwrap();
         let mut all = ctx.alloc::<i64>(7 * n).unwrap();
         let graph = stream.capture(|stream| {
-            team.barrier_on_stream(stream)?;
-            team.reduce_on_stream(Sum, &mut sums, &source, stream)?;
-            team.fcollect_on_stream(&mut all, &sums, stream)
+            team.on(stream).barrier()?;
+            team.on(stream).reduce(&mut sums, &source, Sum)?;
+            team.on(stream).fcollect(&mut all, &sums)
         });
         let graph = graph.unwrap();
         drop(team);

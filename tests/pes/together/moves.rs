@@ -47,14 +47,14 @@ fn moves<T: Bits + Element>(here: &Here<'_>, team: &mut Team<'_>, count: usize, 
     let (to, from) = (dest.symmetric_mut(one.clone()), source.symmetric(one.clone()));
     match host {
         true => team.broadcast(to, from, root).unwrap(),
-        false => team.broadcast_on_stream(to, from, root, here.stream).unwrap(),
+        false => team.on(here.stream).broadcast(to, from, root).unwrap(),
     }
     same(&what("broadcast"), &read(here, &dest, count), &all[root.0]);
 
     let mut place = buffer(here, room, &all[me]);
     match host {
         true => team.broadcast_in_place(place.symmetric_mut(one.clone()), root).unwrap(),
-        false => team.broadcast_in_place_on_stream(place.symmetric_mut(one.clone()), root, here.stream).unwrap(),
+        false => team.on(here.stream).broadcast_in_place(place.symmetric_mut(one.clone()), root).unwrap(),
     }
     same(&what("broadcast in place"), &read(here, &place, count), &all[root.0]);
 
@@ -62,7 +62,7 @@ fn moves<T: Bits + Element>(here: &Here<'_>, team: &mut Team<'_>, count: usize, 
     let (to, from) = (dest.symmetric_mut(all_of_them.clone()), source.symmetric(one));
     match host {
         true => team.fcollect(to, from).unwrap(),
-        false => team.fcollect_on_stream(to, from, here.stream).unwrap(),
+        false => team.on(here.stream).fcollect(to, from).unwrap(),
     }
     same(&what("fcollect"), &read(here, &dest, n * count), &all.concat());
 
@@ -72,7 +72,7 @@ fn moves<T: Bits + Element>(here: &Here<'_>, team: &mut Team<'_>, count: usize, 
     let (to, from) = (dest.symmetric_mut(all_of_them.clone()), source.symmetric(all_of_them));
     match host {
         true => team.alltoall(to, from).unwrap(),
-        false => team.alltoall_on_stream(to, from, here.stream).unwrap(),
+        false => team.on(here.stream).alltoall(to, from).unwrap(),
     }
     let expected: Vec<Vec<T>> = all.iter().map(|other| other[me * count..(me + 1) * count].to_vec()).collect();
     same(&what("alltoall"), &read(here, &dest, n * count), &expected.concat());

@@ -80,8 +80,8 @@ fn reduces<T: Host, O: Operation<T>>(here: &Here<'_>, team: &mut Team<'_>, by: O
         here.settle();
         let from = source.symmetric(OFFSET..OFFSET + count);
         match waits {
-            true => team.reduce(by, dest.symmetric_mut(..count), from).unwrap(),
-            false => team.reduce_on_stream(by, dest.symmetric_mut(..count), from, here.stream).unwrap(),
+            true => team.reduce(dest.symmetric_mut(..count), from, by).unwrap(),
+            false => team.on(here.stream).reduce(dest.symmetric_mut(..count), from, by).unwrap(),
         }
         let got = dest.to_vec(here.stream).unwrap();
         same(&format!("reduce by {what}"), &got[..count], &expected[..count]);
@@ -92,8 +92,8 @@ fn reduces<T: Host, O: Operation<T>>(here: &Here<'_>, team: &mut Team<'_>, by: O
         let to = dest.symmetric_mut(..scattered);
         let from = source.symmetric(OFFSET..OFFSET + n * scattered);
         match waits {
-            true => team.reducescatter(by, to, from).unwrap(),
-            false => team.reducescatter_on_stream(by, to, from, here.stream).unwrap(),
+            true => team.reduce_scatter(to, from, by).unwrap(),
+            false => team.on(here.stream).reduce_scatter(to, from, by).unwrap(),
         }
         let got = dest.to_vec(here.stream).unwrap();
         same(&format!("reducescatter by {what}"), &got[..scattered], &expected[me * scattered..(me + 1) * scattered]);
@@ -188,8 +188,8 @@ fn zeros<T: Host + PartialEq, O: Operation<T>>(here: &Here<'_>, by: O, waits: bo
     dest.fill(here.stream, T::poison()).unwrap();
     here.settle();
     match waits {
-        true => world.reduce(by, &mut dest, &source).unwrap(),
-        false => world.reduce_on_stream(by, &mut dest, &source, here.stream).unwrap(),
+        true => world.reduce(&mut dest, &source, by).unwrap(),
+        false => world.on(here.stream).reduce(&mut dest, &source, by).unwrap(),
     }
     let got = dest.to_vec(here.stream).unwrap();
     here.settle();

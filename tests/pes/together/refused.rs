@@ -18,27 +18,22 @@ fn lengths_that_do_not_belong_together() {
         let (long, right) = (4 * n + 1, 4 * n);
         let exactly = format!("{right} elements");
         let got = long.to_string();
-        let result = world.broadcast_on_stream(&mut dest, &source, TeamPe(0), stream);
-        errors::argument(result, "Team::broadcast_on_stream", &exactly, &got);
-        let result = world.fcollect_on_stream(&mut dest, source.symmetric(..4), stream);
-        errors::argument(result, "Team::fcollect_on_stream", &format!("{exactly}, those of source for each"), &got);
+        let result = world.on(stream).broadcast(&mut dest, &source, TeamPe(0));
+        errors::argument(result, "TeamOnStream::broadcast", &exactly, &got);
+        let result = world.on(stream).fcollect(&mut dest, source.symmetric(..4));
+        errors::argument(result, "TeamOnStream::fcollect", &format!("{exactly}, those of source for each"), &got);
         let result = world.fcollect(dest.symmetric_mut(..right - 1), source.symmetric(..4));
         errors::argument(result, "Team::fcollect", &exactly, &(right - 1).to_string());
-        let result = world.alltoall_on_stream(&mut dest, &source, stream);
-        errors::argument(
-            result,
-            "Team::alltoall_on_stream",
-            &format!("{long} elements, as in dest"),
-            &right.to_string(),
-        );
+        let result = world.on(stream).alltoall(&mut dest, &source);
+        errors::argument(result, "TeamOnStream::alltoall", &format!("{long} elements, as in dest"), &right.to_string());
         if n > 1 {
             let result = world.alltoall(dest.symmetric_mut(..right - 1), source.symmetric(..right - 1));
             errors::argument(result, "Team::alltoall", "as many for each member", &(right - 1).to_string());
         }
-        let result = world.reduce_on_stream(Sum, &mut dest, &source, stream);
-        errors::argument(result, "Team::reduce_on_stream", &format!("{long} elements, as in dest"), &right.to_string());
-        let result = world.reducescatter_on_stream(Sum, dest.symmetric_mut(..5), &source, stream);
-        errors::argument(result, "Team::reducescatter_on_stream", "those of dest for each member", &right.to_string());
+        let result = world.on(stream).reduce(&mut dest, &source, Sum);
+        errors::argument(result, "TeamOnStream::reduce", &format!("{long} elements, as in dest"), &right.to_string());
+        let result = world.on(stream).reduce_scatter(dest.symmetric_mut(..5), &source, Sum);
+        errors::argument(result, "TeamOnStream::reduce_scatter", "those of dest for each member", &right.to_string());
         let result = world.broadcast(dest.symmetric_mut(..right), &source, TeamPe(n));
         errors::argument(result, "Team::broadcast", &format!("a member below {n}"), &n.to_string());
         // Nothing was enqueued, and all go on.
@@ -59,11 +54,11 @@ fn a_reducescatter_without_nccl_has_a_limit() {
         let source = here.ctx.alloc::<u8>((room + 1) * here.n_pes()).unwrap();
         let mut dest = here.ctx.alloc::<u8>(room + 1).unwrap();
         let some = source.symmetric(..room * here.n_pes());
-        world.reducescatter_on_stream(Xor, dest.symmetric_mut(..room), some, here.stream).unwrap();
-        let result = world.reducescatter_on_stream(Xor, &mut dest, &source, here.stream);
+        world.on(here.stream).reduce_scatter(dest.symmetric_mut(..room), some, Xor).unwrap();
+        let result = world.on(here.stream).reduce_scatter(&mut dest, &source, Xor);
         if here.n_pes() > 1 {
             let bytes = format!("{} bytes", (room + 1) * here.n_pes());
-            errors::argument(result, "Team::reducescatter_on_stream", "NVSHMEM_REDUCE_SCRATCH_SIZE", &bytes);
+            errors::argument(result, "TeamOnStream::reduce_scatter", "NVSHMEM_REDUCE_SCRATCH_SIZE", &bytes);
         } else {
             result.unwrap();
         }
@@ -82,14 +77,9 @@ fn a_stream_of_another_device() {
         let mut world = here.ctx.world().unwrap();
         let source = here.ctx.alloc::<u8>(8).unwrap();
         let mut dest = here.ctx.alloc::<u8>(8).unwrap();
-        let result = world.broadcast_on_stream(&mut dest, &source, TeamPe(0), &stream);
-        errors::argument(result, "Team::broadcast_on_stream", "the device of this PE", "one of");
-        errors::argument(
-            world.barrier_on_stream(&stream),
-            "Team::barrier_on_stream",
-            "the device of this PE",
-            "one of",
-        );
+        let result = world.on(&stream).broadcast(&mut dest, &source, TeamPe(0));
+        errors::argument(result, "TeamOnStream::broadcast", "the device of this PE", "one of");
+        errors::argument(world.on(&stream).barrier(), "TeamOnStream::barrier", "the device of this PE", "one of");
     });
 }
 
@@ -106,14 +96,14 @@ fn on_shared_devices_there_are_none() {
         let mut dest = here.ctx.alloc::<i32>(n).unwrap();
         let stream = here.stream;
         let none = [
-            world.broadcast_on_stream(&mut dest, &source, TeamPe(0), stream),
-            world.broadcast_in_place_on_stream(&mut dest, TeamPe(0), stream),
-            world.fcollect_on_stream(&mut dest, source.symmetric(..1), stream),
-            world.alltoall_on_stream(&mut dest, &source, stream),
-            world.reduce_on_stream(Sum, &mut dest, &source, stream),
-            world.reducescatter_on_stream(Sum, dest.symmetric_mut(..1), &source, stream),
+            world.on(stream).broadcast(&mut dest, &source, TeamPe(0)),
+            world.on(stream).broadcast_in_place(&mut dest, TeamPe(0)),
+            world.on(stream).fcollect(&mut dest, source.symmetric(..1)),
+            world.on(stream).alltoall(&mut dest, &source),
+            world.on(stream).reduce(&mut dest, &source, Sum),
+            world.on(stream).reduce_scatter(dest.symmetric_mut(..1), &source, Sum),
             world.broadcast(&mut dest, &source, TeamPe(0)),
-            world.reduce(Sum, dest.symmetric_mut(..0), source.symmetric(..0)),
+            world.reduce(dest.symmetric_mut(..0), source.symmetric(..0), Sum),
         ];
         for result in none {
             let error = result.unwrap_err();

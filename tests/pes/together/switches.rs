@@ -16,7 +16,7 @@ fn with_switches<F: Fn(&Seat, &Context, &Stream)>(sizes: &[usize], environment: 
             let ctx = seat.start().unwrap();
             let stream = Stream::new(seat.device).unwrap();
             body(seat, &ctx, &stream);
-            assert!(ctx.finalize().unwrap().is_empty());
+            assert!(ctx.close().unwrap().is_empty());
         });
     }
 }
@@ -48,18 +48,18 @@ fn nobody_reads_a_source_before_it_is_written() {
             source.fill(&other, (round + seat.pe + 1) as f32).unwrap();
             let sum: usize = (0..n).map(|pe| round + pe + 1).sum();
             if round % 2 == 0 {
-                world.reduce_on_stream(Sum, &mut all, &source, &stream).unwrap();
+                world.on(&stream).reduce(&mut all, &source, Sum).unwrap();
                 assert_eq!(all.to_vec(&stream).unwrap(), vec![sum as f32; 5 * n], "round {round}");
             } else {
-                world.reducescatter_on_stream(Sum, &mut part, &source, &stream).unwrap();
+                world.on(&stream).reduce_scatter(&mut part, &source, Sum).unwrap();
                 assert_eq!(part.to_vec(&stream).unwrap(), [sum as f32; 5], "round {round}");
             }
             // Nobody writes the next ones while a switch reads these.
-            world.barrier_on_stream(&stream).unwrap();
+            world.on(&stream).barrier().unwrap();
             stream.synchronize().unwrap();
         }
         drop((world, source, all, part));
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }
 
@@ -75,15 +75,15 @@ fn scatter<T: gpucomm::Element + PartialEq + std::fmt::Debug, O: Operation<T>>(
     source.fill(stream, value).unwrap();
     stream.synchronize().unwrap();
     let mut dest = ctx.alloc::<T>(6).unwrap();
-    let result = world.reducescatter_on_stream(by, &mut dest, &source, stream);
+    let result = world.on(stream).reduce_scatter(&mut dest, &source, by);
     match expected {
         Some(expected) => {
             result.unwrap();
             assert_eq!(dest.to_vec(stream).unwrap(), vec![expected; 6]);
-            world.barrier_on_stream(stream).unwrap();
+            world.on(stream).barrier().unwrap();
             stream.synchronize().unwrap();
         }
-        None => unsupported(result, &["Team::reducescatter_on_stream", "NVSHMEM_DISABLE_NVLS"]),
+        None => unsupported(result, &["TeamOnStream::reduce_scatter", "NVSHMEM_DISABLE_NVLS"]),
     }
 }
 
@@ -117,23 +117,23 @@ fn words_that_do_not_begin_at_multiples_of_four() {
         let halves = ctx.alloc::<f16>(20).unwrap();
         let mut sums = ctx.alloc::<f16>(20).unwrap();
         let about = ["multiples of 4 bytes"];
-        let result = world.reducescatter_on_stream(Sum, sums.symmetric_mut(1..5), halves.symmetric(..8), stream);
+        let result = world.on(stream).reduce_scatter(sums.symmetric_mut(1..5), halves.symmetric(..8), Sum);
         unsupported(result, &about);
-        let result = world.reducescatter_on_stream(Sum, sums.symmetric_mut(..4), halves.symmetric(1..9), stream);
+        let result = world.on(stream).reduce_scatter(sums.symmetric_mut(..4), halves.symmetric(1..9), Sum);
         unsupported(result, &about);
-        world.reducescatter_on_stream(Sum, sums.symmetric_mut(2..6), halves.symmetric(4..12), stream).unwrap();
+        world.on(stream).reduce_scatter(sums.symmetric_mut(2..6), halves.symmetric(4..12), Sum).unwrap();
         // An odd number the library adds itself.
-        world.reducescatter_on_stream(Sum, sums.symmetric_mut(1..4), halves.symmetric(1..7), stream).unwrap();
-        let result = world.reduce_on_stream(Sum, sums.symmetric_mut(1..5), halves.symmetric(..4), stream);
+        world.on(stream).reduce_scatter(sums.symmetric_mut(1..4), halves.symmetric(1..7), Sum).unwrap();
+        let result = world.on(stream).reduce(sums.symmetric_mut(1..5), halves.symmetric(..4), Sum);
         unsupported(result, &about);
         let bytes = ctx.alloc::<u8>(40).unwrap();
         let mut all = ctx.alloc::<u8>(40).unwrap();
-        let result = world.fcollect_on_stream(all.symmetric_mut(1..17), bytes.symmetric(..8), stream);
+        let result = world.on(stream).fcollect(all.symmetric_mut(1..17), bytes.symmetric(..8));
         unsupported(result, &about);
-        let result = world.fcollect_on_stream(all.symmetric_mut(..16), bytes.symmetric(3..11), stream);
+        let result = world.on(stream).fcollect(all.symmetric_mut(..16), bytes.symmetric(3..11));
         unsupported(result, &about);
-        world.fcollect_on_stream(all.symmetric_mut(1..15), bytes.symmetric(3..10), stream).unwrap();
-        world.fcollect_on_stream(all.symmetric_mut(4..20), bytes.symmetric(8..16), stream).unwrap();
+        world.on(stream).fcollect(all.symmetric_mut(1..15), bytes.symmetric(3..10)).unwrap();
+        world.on(stream).fcollect(all.symmetric_mut(4..20), bytes.symmetric(8..16)).unwrap();
         stream.synchronize().unwrap();
     });
 }
@@ -145,10 +145,10 @@ fn a_large_reducescatter_that_no_switch_does() {
         let mut world = ctx.world().unwrap();
         let source = ctx.alloc::<i32>(1 << 18).unwrap();
         let mut dest = ctx.alloc::<i32>(1 << 17).unwrap();
-        let result = world.reducescatter_on_stream(Prod, &mut dest, &source, stream);
+        let result = world.on(stream).reduce_scatter(&mut dest, &source, Prod);
         unsupported(result, &["NVSHMEM_MAX_CTAS=1"]);
         let (dest, source) = (dest.symmetric_mut(..1000), source.symmetric(..2000));
-        world.reducescatter_on_stream(Prod, dest, source, stream).unwrap();
+        world.on(stream).reduce_scatter(dest, source, Prod).unwrap();
         stream.synchronize().unwrap();
     });
 }
@@ -162,11 +162,11 @@ fn copy_engines_and_graphs() {
         let mut dest = ctx.alloc::<u32>(4).unwrap();
         let (two, four) = (source.symmetric(..2), source.symmetric(..));
         let about = ["NVSHMEM_DISABLE_CE_COLLECTIVES=1"];
-        unsupported(stream.capture(|stream| world.fcollect_on_stream(&mut dest, two, stream)), &about);
-        unsupported(stream.capture(|stream| world.alltoall_on_stream(&mut dest, four, stream)), &about);
-        unsupported(world.broadcast_on_stream(&mut dest, four, TeamPe(0), stream), &about);
-        world.fcollect_on_stream(&mut dest, two, stream).unwrap();
-        world.alltoall_on_stream(&mut dest, four, stream).unwrap();
+        unsupported(stream.capture(|stream| world.on(stream).fcollect(&mut dest, two)), &about);
+        unsupported(stream.capture(|stream| world.on(stream).alltoall(&mut dest, four)), &about);
+        unsupported(world.on(stream).broadcast(&mut dest, four, TeamPe(0)), &about);
+        world.on(stream).fcollect(&mut dest, two).unwrap();
+        world.on(stream).alltoall(&mut dest, four).unwrap();
         stream.synchronize().unwrap();
     });
 }
@@ -177,7 +177,7 @@ fn graphs_without_copy_engines() {
         let mut world = ctx.world().unwrap();
         let source = ctx.alloc::<u32>(2).unwrap();
         let mut dest = ctx.alloc::<u32>(4).unwrap();
-        let graph = stream.capture(|stream| world.fcollect_on_stream(&mut dest, &source, stream)).unwrap();
+        let graph = stream.capture(|stream| world.on(stream).fcollect(&mut dest, &source)).unwrap();
         graph.launch(stream).unwrap();
         stream.synchronize().unwrap();
     });

@@ -35,7 +35,7 @@ fn small_ones_among_others() {
             Ok(())
         });
         done.unwrap();
-        ctx.barrier_all_on_stream(stream).unwrap();
+        ctx.on(stream).barrier_all().unwrap();
         let want: Vec<u32> = (0..n_pes).flat_map(|from| values(from, pe)).collect();
         same("in batches", &dest.to_vec(stream).unwrap(), &want);
         // The other way.

@@ -43,13 +43,13 @@ fn puts<T: Bits>(here: &Here<'_>, way: Way, lengths: &[usize]) {
             let source = if symmetric { own.symmetric(2..).local() } else { local.as_slice() };
             match way {
                 Way::Host => here.ctx.put(slot, source, Pe(to)),
-                Way::Stream => here.ctx.put_on_stream(slot, source, Pe(to), stream),
+                Way::Stream => here.ctx.on(stream).put(slot, source, Pe(to)),
                 Way::Scope => here.ctx.nonblocking(|scope| scope.put(slot, source, Pe(to))),
-                Way::StreamScope => here.ctx.nonblocking_on_stream(stream, |scope| scope.put(slot, source, Pe(to))),
+                Way::StreamScope => here.ctx.on(stream).nonblocking(|scope| scope.put(slot, source, Pe(to))),
             }
             .unwrap();
         }
-        here.ctx.barrier_all_on_stream(stream).unwrap();
+        here.ctx.on(stream).barrier_all().unwrap();
         let got = dest.to_vec(stream).unwrap();
         let want: Vec<T> = (0..n_pes).flat_map(|from| values(from, pe)).collect();
         same(&format!("what was put, {case}"), &got[1..1 + len * n_pes], &want);
@@ -67,7 +67,7 @@ fn gets<T: Bits>(here: &Here<'_>, way: Way, lengths: &[usize]) {
         let values = |of: usize| T::vector(&mut here.rng_of(&case, of), len + 5);
         let mut source = here.ctx.alloc::<T>(len + 5).unwrap();
         source.copy_from_slice(stream, &values(here.pe())).unwrap();
-        here.ctx.barrier_all_on_stream(stream).unwrap();
+        here.ctx.on(stream).barrier_all().unwrap();
         stream.synchronize().unwrap();
         let mut own = here.ctx.alloc::<T>(len + 2).unwrap();
         for from in 0..n_pes {
@@ -78,9 +78,9 @@ fn gets<T: Bits>(here: &Here<'_>, way: Way, lengths: &[usize]) {
             let place = source.symmetric(3..3 + len);
             match way {
                 Way::Host => here.ctx.get(dest, place, Pe(from)),
-                Way::Stream => here.ctx.get_on_stream(dest, place, Pe(from), stream),
+                Way::Stream => here.ctx.on(stream).get(dest, place, Pe(from)),
                 Way::Scope => here.ctx.nonblocking(|scope| scope.get(dest, place, Pe(from))),
-                Way::StreamScope => here.ctx.nonblocking_on_stream(stream, |scope| scope.get(dest, place, Pe(from))),
+                Way::StreamScope => here.ctx.on(stream).nonblocking(|scope| scope.get(dest, place, Pe(from))),
             }
             .unwrap();
             let got = if symmetric { own.to_vec(stream) } else { local.to_vec(stream) }.unwrap();
@@ -116,8 +116,8 @@ fn odd_elements() {
             |rng: &mut fastrand::Rng| -> Vec<[u8; 3]> { (0..333).map(|_| [rng.u8(..), rng.u8(..), 7]).collect() };
         let dest = here.ctx.alloc::<[u8; 3]>(335).unwrap();
         let source = DeviceBuffer::from_slice(here.stream, &draw(&mut own)).unwrap();
-        here.ctx.put_on_stream(dest.symmetric(1..334), &source, here.next(1), here.stream).unwrap();
-        here.ctx.barrier_all_on_stream(here.stream).unwrap();
+        here.ctx.on(here.stream).put(dest.symmetric(1..334), &source, here.next(1)).unwrap();
+        here.ctx.on(here.stream).barrier_all().unwrap();
         assert_eq!(dest.symmetric(1..334).local().to_vec(here.stream).unwrap(), draw(&mut rng));
         here.settle();
     });
@@ -133,9 +133,9 @@ fn two_streams_of_one_pe_are_ordered() {
         let mut source = here.ctx.alloc::<u32>(1 << 16).unwrap();
         for round in 1..20 {
             source.fill(here.stream, round).unwrap();
-            here.ctx.put_on_stream(&dest, &source, me, &other).unwrap();
+            here.ctx.on(&other).put(&dest, &source, me).unwrap();
             let mut back = DeviceBuffer::<u32>::zeroed(here.stream, 1 << 16).unwrap();
-            here.ctx.get_on_stream(&mut back, &dest, me, here.stream).unwrap();
+            here.ctx.on(here.stream).get(&mut back, &dest, me).unwrap();
             same("what the other stream put", &back.to_vec(here.stream).unwrap(), &vec![round; 1 << 16]);
         }
         here.settle();
@@ -151,12 +151,12 @@ fn sources_that_go_at_once() {
             let source = DeviceBuffer::from_slice(here.stream, &[at * 100 + here.pe() as u64; 1021]).unwrap();
             let part = dest.symmetric(at as usize * 1021..(at as usize + 1) * 1021);
             if at % 2 == 0 {
-                here.ctx.put_on_stream(part, &source, here.next(1), here.stream).unwrap();
+                here.ctx.on(here.stream).put(part, &source, here.next(1)).unwrap();
             } else {
                 here.ctx.put(part, &source, here.next(1)).unwrap();
             }
         }
-        here.ctx.barrier_all_on_stream(here.stream).unwrap();
+        here.ctx.on(here.stream).barrier_all().unwrap();
         let want: Vec<u64> = (0..50).flat_map(|at| [at * 100 + here.before(1) as u64; 1021]).collect();
         same("from sources that went", &dest.to_vec(here.stream).unwrap(), &want);
         here.settle();

@@ -40,6 +40,6 @@ fn what_the_host_puts_and_gets() {
         stream.synchronize().unwrap();
         ctx.barrier_all().unwrap();
         drop((own, there, got));
-        assert!(ctx.finalize().unwrap().is_empty());
+        assert!(ctx.close().unwrap().is_empty());
     });
 }

@@ -30,7 +30,8 @@ fn many_in_one_scope() {
             let place = |range: &std::ops::Range<usize>| range.start + pe * total..range.end + pe * total;
             if on_stream {
                 here.ctx
-                    .nonblocking_on_stream(stream, |scope| {
+                    .on(stream)
+                    .nonblocking(|scope| {
                         for (to, source) in sources.iter().enumerate() {
                             for range in &ranges {
                                 scope.put(dest.symmetric(place(range)), source.slice(range.clone()), Pe(to))?;
@@ -52,7 +53,7 @@ fn many_in_one_scope() {
                     })
                     .unwrap();
             }
-            here.ctx.barrier_all_on_stream(stream).unwrap();
+            here.ctx.on(stream).barrier_all().unwrap();
             let want: Vec<u16> = (0..n_pes).flat_map(|from| values(from, pe)).collect();
             same("of many", &dest.to_vec(stream).unwrap(), &want);
             here.settle();
@@ -81,7 +82,7 @@ fn scopes_that_end_early() {
             drop(source);
             assert_eq!(ended.is_err(), round == 2);
             assert_eq!(ended.is_ok_and(|result| result.is_ok()), round == 0);
-            here.ctx.barrier_all_on_stream(stream).unwrap();
+            here.ctx.on(stream).barrier_all().unwrap();
             same("what had begun", &dest.to_vec(stream).unwrap(), &[round + 1; 1000]);
             here.settle();
         }

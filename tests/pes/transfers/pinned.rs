@@ -31,20 +31,20 @@ fn both<'a, T: Bits>(
     let place = there.symmetric(1..there.len() - 1);
     match way {
         Way::Host => ctx.put(place, source, to),
-        Way::Stream => ctx.put_on_stream(place, source, to, stream),
+        Way::Stream => ctx.on(stream).put(place, source, to),
         Way::Scope => ctx.nonblocking(|scope| scope.put(place, source, to)),
-        Way::StreamScope => ctx.nonblocking_on_stream(stream, |scope| scope.put(place, source, to)),
-        Way::Signal => ctx.put_signal_on_stream(place, source, signals.at(0), SignalOp::Set(1), to, stream),
+        Way::StreamScope => ctx.on(stream).nonblocking(|scope| scope.put(place, source, to)),
+        Way::Signal => ctx.on(stream).put_signal(place, source, signals.at(0), SignalOp::Set(1), to),
     }
     .unwrap();
-    ctx.barrier_all_on_stream(stream).unwrap();
+    ctx.on(stream).barrier_all().unwrap();
     here.settle();
     assert_eq!(ctx.signal_fetch(signals.at(0)).unwrap(), u64::from(way == Way::Signal));
     match way {
         Way::Host => ctx.get(dest, place, to),
-        Way::Stream | Way::Signal => ctx.get_on_stream(dest, place, to, stream),
+        Way::Stream | Way::Signal => ctx.on(stream).get(dest, place, to),
         Way::Scope => ctx.nonblocking(|scope| scope.get(dest, place, to)),
-        Way::StreamScope => ctx.nonblocking_on_stream(stream, |scope| scope.get(dest, place, to)),
+        Way::StreamScope => ctx.on(stream).nonblocking(|scope| scope.get(dest, place, to)),
     }
     .unwrap();
 }
@@ -99,7 +99,7 @@ fn registered_pinned_memory() {
             same("registered", registered.as_slice().unwrap(), &values);
             registered.as_slice_mut().unwrap().fill(5);
             let on_device = here.ctx.alloc::<u32>(len).unwrap();
-            here.ctx.put_on_stream(&on_device, &registered, Pe(here.pe()), here.stream).unwrap();
+            here.ctx.on(here.stream).put(&on_device, &registered, Pe(here.pe())).unwrap();
             // It waits for the stream.
             if len % 2 == 0 {
                 drop(registered);
@@ -130,7 +130,7 @@ fn strides_in_pinned_memory() {
         for on_stream in [false, true] {
             let (mut dest, strides) = (PinnedBuffer::<u32>::zeroed(13).unwrap(), Strides { dest: 3, source: 1 });
             match on_stream {
-                true => ctx.iget_on_stream(&mut dest, &there, strides, 5, to, stream).unwrap(),
+                true => ctx.on(stream).iget(&mut dest, &there, strides, 5, to).unwrap(),
                 false => ctx.iget(&mut dest, &there, strides, 5, to).unwrap(),
             }
             let mut expected = vec![0; 13];
@@ -148,7 +148,7 @@ fn graphs_have_pinned_memory_of_their_own() {
         let (ctx, stream, to, from) = (here.ctx, here.stream, here.next(1), here.before(1));
         let there = ctx.alloc::<u32>(4).unwrap();
         let source = PinnedBuffer::<u32>::zeroed(4).unwrap();
-        let captured = stream.capture(|stream| ctx.put_on_stream(&there, &source, to, stream));
+        let captured = stream.capture(|stream| ctx.on(stream).put(&there, &source, to));
         let error = captured.map(drop).expect_err("the host has it");
         assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
         errors::names(&error, &["Stream::move_in"]);
@@ -156,7 +156,7 @@ fn graphs_have_pinned_memory_of_their_own() {
         let mine = [here.pe() as u32 + 7, 1, 2, 3];
         let graph = stream.capture(|stream| {
             let moved = stream.move_in(PinnedBuffer::from_slice(&mine)?)?;
-            ctx.put_on_stream(&there, &moved, to, stream)
+            ctx.on(stream).put(&there, &moved, to)
         });
         let graph = graph.unwrap();
         for _ in 0..2 {
@@ -197,14 +197,14 @@ fn peers_of_another_host_want_registered_memory() {
         same("got", pinned.as_slice().unwrap(), &[pe, 5, 6]);
         seat.meet();
         let memory = ctx.register(memory).unwrap();
-        ctx.put_on_stream(&there, &memory, to, &stream).unwrap();
-        ctx.barrier_all_on_stream(&stream).unwrap();
+        ctx.on(&stream).put(&there, &memory, to).unwrap();
+        ctx.on(&stream).barrier_all().unwrap();
         same("put from the device", &there.to_vec(&stream).unwrap(), &[1 - pe, 7, 8]);
         // No longer.
         let pinned = pinned.unregister().unwrap();
         errors::argument(ctx.put(&there, &pinned, to), "Context::put", expected, "pinned memory of the host");
         drop((there, memory));
-        ctx.finalize().unwrap();
+        ctx.close().unwrap();
     });
 }
 

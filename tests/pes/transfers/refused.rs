@@ -17,8 +17,8 @@ fn what_cannot_be() {
             let part = || there.symmetric(..9);
             errors::argument(ctx.put(part(), &local, pe), "Context::put", &below, "");
             errors::argument(ctx.get(&mut local, part(), pe), "Context::get", &below, "");
-            errors::argument(ctx.put_on_stream(part(), &local, pe, stream), "Context::put_on_stream", &below, "");
-            errors::argument(ctx.get_on_stream(&mut local, part(), pe, stream), "Context::get_on_stream", &below, "");
+            errors::argument(ctx.on(stream).put(part(), &local, pe), "OnStream::put", &below, "");
+            errors::argument(ctx.on(stream).get(&mut local, part(), pe), "OnStream::get", &below, "");
             errors::argument(ctx.put_value(there.symmetric(..1), 1, pe), "Context::put_value", &below, "");
             errors::argument(ctx.get_value(there.symmetric(..1), pe), "Context::get_value", &below, "");
             errors::argument(
@@ -31,7 +31,7 @@ fn what_cannot_be() {
         let pe = here.next(1);
         errors::argument(ctx.put(&there, &local, pe), "Context::put", "10", "9");
         errors::argument(ctx.get(&mut local, &there, pe), "Context::get", "10", "9");
-        errors::argument(ctx.put_on_stream(&there, &local, pe, stream), "Context::put_on_stream", "10", "9");
+        errors::argument(ctx.on(stream).put(&there, &local, pe), "OnStream::put", "10", "9");
         errors::argument(ctx.put_value(there.symmetric(..2), 1, pe), "Context::put_value", "one element", "2");
         errors::argument(ctx.get_value(there.symmetric(..0), pe), "Context::get_value", "one element", "0");
         // To itself, over itself.
@@ -40,8 +40,8 @@ fn what_cannot_be() {
         assert!(matches!(over, Err(gpucomm::Error::InvalidArgument { .. })), "{over:?}");
         if let Some(device) = Device::all().unwrap().into_iter().find(|device| *device != here.seat.device) {
             let other = Stream::new(device).unwrap();
-            let wrong = ctx.put_on_stream(there.symmetric(..9), &local, pe, &other);
-            errors::argument(wrong, "Context::put_on_stream", "the device of this PE", "");
+            let wrong = ctx.on(&other).put(there.symmetric(..9), &local, pe);
+            errors::argument(wrong, "OnStream::put", "the device of this PE", "");
         }
         here.settle();
     });

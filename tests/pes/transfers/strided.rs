@@ -29,22 +29,15 @@ fn strided<T: Bits>(here: &Here<'_>) {
             let (to, from) = (here.next(1), local.slice(2..));
             match on_stream {
                 false => here.ctx.iput(target.symmetric(1..), from, strides, len, to),
-                true => here.ctx.iput_on_stream(target.symmetric(1..), from, strides, len, to, stream),
+                true => here.ctx.on(stream).iput(target.symmetric(1..), from, strides, len, to),
             }
             .unwrap();
-            here.ctx.barrier_all_on_stream(stream).unwrap();
+            here.ctx.on(stream).barrier_all().unwrap();
             same("put with strides", &target.to_vec(stream).unwrap(), &spread(&values(here.before(1))));
             let mut back = DeviceBuffer::from_slice(stream, &vec![T::poison(); to_len]).unwrap();
             match on_stream {
                 false => here.ctx.iget(back.slice_mut(1..), there.symmetric(2..), strides, len, here.next(1)),
-                true => here.ctx.iget_on_stream(
-                    back.slice_mut(1..),
-                    there.symmetric(2..),
-                    strides,
-                    len,
-                    here.next(1),
-                    stream,
-                ),
+                true => here.ctx.on(stream).iget(back.slice_mut(1..), there.symmetric(2..), strides, len, here.next(1)),
             }
             .unwrap();
             same("got with strides", &back.to_vec(stream).unwrap(), &spread(&values(here.next(1).0)));

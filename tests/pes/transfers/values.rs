@@ -16,11 +16,11 @@ fn values<T: Bits>(here: &Here<'_>) {
             let slot = buffer.symmetric(1 + pe..2 + pe);
             match on_stream {
                 false => here.ctx.put_value(slot, value(pe, to), Pe(to)),
-                true => here.ctx.put_value_on_stream(slot, value(pe, to), Pe(to), here.stream),
+                true => here.ctx.on(here.stream).put_value(slot, value(pe, to), Pe(to)),
             }
             .unwrap();
         }
-        here.ctx.barrier_all_on_stream(here.stream).unwrap();
+        here.ctx.on(here.stream).barrier_all().unwrap();
         let mut want = vec![T::poison(); n_pes + 2];
         (0..n_pes).for_each(|from| want[1 + from] = value(from, pe));
         same("values", &buffer.to_vec(here.stream).unwrap(), &want);

@@ -45,7 +45,7 @@ fn compare<T: Bits>(here: &Here<'_>, of: &str) {
         _ => called!(u64, here, of, raw, source, bits),
     };
     ctx.put_value(own.symmetric(..1), value(here.pe()), to).unwrap();
-    ctx.put_value_on_stream(own.symmetric(1..), value(here.pe()), to, stream).unwrap();
+    ctx.on(stream).put_value(own.symmetric(1..), value(here.pe()), to).unwrap();
     assert_eq!(got, ctx.get_value(&source, to).unwrap().bits(), "nvshmem_{of}_g");
     over(here);
     let what = format!("nvshmem_{of}_p");

@@ -74,7 +74,7 @@ fn symbol(name: &str) -> *mut c_void {
 /// All PEs have come to it, and what was put or got is there.
 fn over(here: &Here<'_>) {
     here.ctx.quiet().unwrap();
-    here.ctx.quiet_on_stream(here.stream).unwrap();
+    here.ctx.on(here.stream).quiet().unwrap();
     here.settle();
 }
 

@@ -59,7 +59,7 @@ pub fn compare_one<const N: usize>(
     } else if name.contains("fcollect") {
         world.fcollect(&mut own, source.symmetric(..LEN)).unwrap();
     } else {
-        world.alltoall_on_stream(&mut own, &source, stream).unwrap();
+        world.on(stream).alltoall(&mut own, &source).unwrap();
     }
     let got = raw.to_vec(stream).unwrap().concat();
     assert!(got.iter().any(|byte| *byte != u8::poison()), "{name} has done nothing");

@@ -66,8 +66,8 @@ fn compare<T: Bits, O: Operation<T>>(
         assert_eq!(code, 0, "{name}");
         here.settle();
         match what {
-            "reduce" => team.reduce_on_stream(by, &mut *own, source.symmetric(..LEN), stream),
-            _ => team.reducescatter_on_stream(by, &mut *own, &*source, stream),
+            "reduce" => team.on(stream).reduce(&mut *own, source.symmetric(..LEN), by),
+            _ => team.on(stream).reduce_scatter(&mut *own, &*source, by),
         }
         .unwrap();
         let got = raw.to_vec(stream).unwrap();

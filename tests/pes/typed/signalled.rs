@@ -42,8 +42,8 @@ fn compare<const N: usize>(here: &Here<'_>, names: &[&str]) {
         }
         let (dest, from) = (own.symmetric(..LEN), source.symmetric(..LEN).local());
         match name.contains("_nbi") {
-            true => ctx.nonblocking_on_stream(stream, |scope| scope.put_signal(dest, from, signals.at(0), op, to)),
-            false => ctx.put_signal_on_stream(dest, from, signals.at(0), op, to, stream),
+            true => ctx.on(stream).nonblocking(|scope| scope.put_signal(dest, from, signals.at(0), op, to)),
+            false => ctx.on(stream).put_signal(dest, from, signals.at(0), op, to),
         }
         .unwrap();
         over(here);

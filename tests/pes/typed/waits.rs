@@ -45,9 +45,9 @@ fn called<T: Bits>(here: &Here<'_>, of: &str, what: &str, all: &Flags<'_, '_, T>
 fn equivalent<T: Bits + Waited>(here: &Here<'_>, what: &str, all: &Flags<'_, '_, T>, stream: &Stream) {
     let (ctx, one, skip) = (here.ctx, T::of_bits(1), Some(all.skip.as_slice()));
     match what {
-        "wait_until" => ctx.wait_until_on_stream(all.flags.symmetric(..1), Comparison::Gt, one, (), stream),
-        "wait_until_all" => ctx.wait_until_all_on_stream(all.flags, skip, Comparison::Gt, one, (), stream),
-        _ => ctx.wait_until_all_vector_on_stream(all.flags, skip, Comparison::Gt, all.bounds, (), stream),
+        "wait_until" => ctx.on(stream).wait_until(all.flags.symmetric(..1), Comparison::Gt, one, ()),
+        "wait_until_all" => ctx.on(stream).wait_until_all(all.flags, skip, Comparison::Gt, one, ()),
+        _ => ctx.on(stream).wait_until_all_vector(all.flags, skip, Comparison::Gt, all.bounds, ()),
     }
     .unwrap();
 }

@@ -12,7 +12,7 @@ mod bits_of_floats {
         source: &SymmetricBuffer<'_, f32>,
         stream: &Stream,
     ) -> Result<()> {
-        team.reduce_on_stream(And, dest, source, stream)
+        team.on(stream).reduce(dest, source, And)
     }
 }
 
@@ -23,7 +23,7 @@ mod buffer_outlives_context {
 
     fn order(ctx: Context) -> Result<usize> {
         let buffer = ctx.alloc::<u32>(5)?;
-        ctx.finalize()?;
+        ctx.close()?;
         Ok(buffer.len())
     }
 }
@@ -44,7 +44,7 @@ mod comparison_for_a_signal_operation {
     use gpucomm::{Result, Stream};
 
     fn signal(ctx: &Context, signal: Signal<'_>, stream: &Stream) -> Result<()> {
-        ctx.signal_op_on_stream(signal, Comparison::Eq, Pe(1), stream)
+        ctx.on(stream).signal_op(signal, Comparison::Eq, Pe(1))
     }
 }
 
@@ -169,7 +169,7 @@ mod result_over_its_operand {
     use gpucomm::{Result, Stream};
 
     fn reduce(team: &mut Team<'_>, both: &mut SymmetricBuffer<'_, f32>, stream: &Stream) -> Result<()> {
-        team.reduce_on_stream(Sum, &mut *both, &*both, stream)
+        team.on(stream).reduce(&mut *both, &*both, Sum)
     }
 }
 
@@ -195,7 +195,7 @@ mod team_outlives_context {
 
     fn order(ctx: Context) -> Result<()> {
         let mut team = ctx.world()?;
-        ctx.finalize()?;
+        ctx.close()?;
         team.barrier()
     }
 }

@@ -1,6 +1,6 @@
 //! What each PE does: starts, measures row after row, and ends.
 
-use gpucomm::nvshmem::{Context, UniqueId};
+use gpucomm::nvshmem::{Context, ContextUniqueId};
 use gpucomm::{Device, ElementKind, bf16, f16};
 use serde_json::{Value, json};
 
@@ -15,10 +15,10 @@ use crate::perf::team::Peers;
 
 /// Measures as PE `pe` on `device`; true if nothing was wrong.
 pub fn run(options: &NvshmemOptions, peers: &dyn Peers, device: Device, pe: usize, n_pes: usize) -> Result<bool> {
-    let id = if pe == 0 { json!(UniqueId::new()?.as_bytes().as_slice()) } else { Value::Null };
+    let id = if pe == 0 { json!(ContextUniqueId::new()?.as_bytes().as_slice()) } else { Value::Null };
     let ids = peers.exchange(id)?;
     let id = bytes(&ids[0])
-        .map(UniqueId::from_bytes)
+        .map(ContextUniqueId::from_bytes)
         .ok_or_else(|| Failure::run("PE 0 sent something that is no unique id"))?;
     let infos = peers.exchange(RankInfo::new(pe, device)?.json())?;
     // SAFETY: all PEs run this program, started with the same arguments: they make the same calls in the same order.
@@ -30,7 +30,7 @@ pub fn run(options: &NvshmemOptions, peers: &dyn Peers, device: Device, pe: usiz
         status: format!("{:?}", ctx.status()),
     };
     let good = measure(&Member::new(options, peers, &ctx)?, &setup)?;
-    ctx.finalize()?;
+    ctx.close()?;
     Ok(good)
 }
 

@@ -64,18 +64,18 @@ impl Pair<'_> {
                 let dest = whole.slice_mut(place);
                 match issue {
                     Issue::Host => ctx.get(dest, source, OTHER),
-                    Issue::OnStream => ctx.get_on_stream(dest, source, OTHER, stream),
+                    Issue::OnStream => ctx.on(stream).get(dest, source, OTHER),
                 }
             }
             (Operation::PutSignal, issue) => {
                 let (dest, signal, op) = (self.dest.symmetric(place), self.signals.at(0), SignalOp::Add(1));
                 match issue {
                     Issue::Host => ctx.put_signal(dest, source, signal, op, OTHER),
-                    Issue::OnStream => ctx.put_signal_on_stream(dest, source, signal, op, OTHER, stream),
+                    Issue::OnStream => ctx.on(stream).put_signal(dest, source, signal, op, OTHER),
                 }
             }
             (_, Issue::Host) => ctx.put(self.dest.symmetric(place), source, OTHER),
-            (_, Issue::OnStream) => ctx.put_on_stream(self.dest.symmetric(place), source, OTHER, stream),
+            (_, Issue::OnStream) => ctx.on(stream).put(self.dest.symmetric(place), source, OTHER),
         }
     }
 
@@ -93,9 +93,8 @@ impl Pair<'_> {
             if on_host {
                 ctx.nonblocking(|scope| parts.into_iter().try_for_each(|part| scope.get(part, source, OTHER)))?;
             } else {
-                ctx.nonblocking_on_stream(stream, |scope| {
-                    parts.into_iter().try_for_each(|part| scope.get(part, source, OTHER))
-                })?;
+                ctx.on(stream)
+                    .nonblocking(|scope| parts.into_iter().try_for_each(|part| scope.get(part, source, OTHER)))?;
             }
             return Ok(count);
         }
@@ -111,7 +110,7 @@ impl Pair<'_> {
         }
         match options.issue {
             Issue::Host => ctx.nonblocking(|scope| puts!(scope))?,
-            Issue::OnStream => ctx.nonblocking_on_stream(stream, |scope| puts!(scope))?,
+            Issue::OnStream => ctx.on(stream).nonblocking(|scope| puts!(scope))?,
         }
         Ok(count)
     }
@@ -163,7 +162,7 @@ impl Pair<'_> {
             match member.options.issue {
                 Issue::Host => member.ctx.quiet()?,
                 Issue::OnStream => {
-                    member.ctx.quiet_on_stream(stream)?;
+                    member.ctx.on(stream).quiet()?;
                     stream.synchronize()?;
                 }
             }

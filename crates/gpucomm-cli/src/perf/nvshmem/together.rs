@@ -74,30 +74,30 @@ where
         let dest = dest.symmetric_mut(GUARD..GUARD + shape.dest);
         let host = options.issue == Issue::Host;
         macro_rules! reduced {
-            ($host:ident, $on_stream:ident) => {
+            ($name:ident) => {
                 match (options.redop, host) {
-                    (RedOp::Prod, true) => world.$host(Prod, dest, source),
-                    (RedOp::Min, true) => world.$host(Min, dest, source),
-                    (RedOp::Max, true) => world.$host(Max, dest, source),
-                    (_, true) => world.$host(Sum, dest, source),
-                    (RedOp::Prod, false) => world.$on_stream(Prod, dest, source, stream),
-                    (RedOp::Min, false) => world.$on_stream(Min, dest, source, stream),
-                    (RedOp::Max, false) => world.$on_stream(Max, dest, source, stream),
-                    (_, false) => world.$on_stream(Sum, dest, source, stream),
+                    (RedOp::Prod, true) => world.$name(dest, source, Prod),
+                    (RedOp::Min, true) => world.$name(dest, source, Min),
+                    (RedOp::Max, true) => world.$name(dest, source, Max),
+                    (_, true) => world.$name(dest, source, Sum),
+                    (RedOp::Prod, false) => world.on(stream).$name(dest, source, Prod),
+                    (RedOp::Min, false) => world.on(stream).$name(dest, source, Min),
+                    (RedOp::Max, false) => world.on(stream).$name(dest, source, Max),
+                    (_, false) => world.on(stream).$name(dest, source, Sum),
                 }
             };
         }
         match (options.operation, host) {
-            (Operation::Reduce, _) => reduced!(reduce, reduce_on_stream),
-            (Operation::ReduceScatter, _) => reduced!(reducescatter, reducescatter_on_stream),
+            (Operation::Reduce, _) => reduced!(reduce),
+            (Operation::ReduceScatter, _) => reduced!(reduce_scatter),
             (Operation::Broadcast, true) => world.broadcast(dest, source, TeamPe(0)),
-            (Operation::Broadcast, false) => world.broadcast_on_stream(dest, source, TeamPe(0), stream),
+            (Operation::Broadcast, false) => world.on(stream).broadcast(dest, source, TeamPe(0)),
             (Operation::Fcollect, true) => world.fcollect(dest, source),
-            (Operation::Fcollect, false) => world.fcollect_on_stream(dest, source, stream),
+            (Operation::Fcollect, false) => world.on(stream).fcollect(dest, source),
             (Operation::AllToAll, true) => world.alltoall(dest, source),
-            (Operation::AllToAll, false) => world.alltoall_on_stream(dest, source, stream),
+            (Operation::AllToAll, false) => world.on(stream).alltoall(dest, source),
             (_, true) => world.barrier(),
-            (_, false) => world.barrier_on_stream(stream),
+            (_, false) => world.on(stream).barrier(),
         }
     }
 
