@@ -120,14 +120,10 @@ fn completed(
     host: unsafe extern "C" fn(),
     enqueue: unsafe extern "C" fn(sys::cudaStream_t),
 ) -> Result<()> {
-    match stream {
-        None => inner.on_host(operation, || {
-            // SAFETY: the library runs.
-            unsafe { host() }
-        }),
-        Some(stream) => inner.on_stream(operation, stream, COLLECTIVE, (), |stream| {
-            // SAFETY: the library runs, and the stream is one of its device.
-            unsafe { enqueue(stream) }
-        }),
+    if let Some(stream) = stream {
+        // SAFETY: the library runs, and the stream is one of its device.
+        return inner.on_stream(operation, stream, COLLECTIVE, (), |stream| unsafe { enqueue(stream) });
     }
+    // SAFETY: the library runs.
+    inner.on_host(operation, || unsafe { host() })
 }

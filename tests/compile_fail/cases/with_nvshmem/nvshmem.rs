@@ -75,9 +75,9 @@ mod get_from_a_view {
 mod init_without_unsafe {
     //! That all PEs make the same collective calls is a promise.
     use gpucomm::Result;
-    use gpucomm::nvshmem::{Context, UniqueId};
+    use gpucomm::nvshmem::{Context, ContextUniqueId};
 
-    fn start(id: &UniqueId) -> Result<Context> {
+    fn start(id: &ContextUniqueId) -> Result<Context> {
         Context::builder().unique_id(id, 0, 1).init()
     }
 }
