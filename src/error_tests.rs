@@ -86,7 +86,7 @@ fn reasons_are_texts() {
         (&*reason, format!("{reason:?}").as_str()),
         ("it was cancelled; so it goes", "\"it was cancelled; so it goes\"")
     );
-    assert_eq!((reason.cause(), reason.to_string().len()), (Some(&cause), reason.len()));
+    assert_eq!((reason.error(), reason.to_string().len()), (Some(&cause), reason.len()));
     assert_eq!(Cause::from(cause.clone()).to_string(), cause.to_string());
     assert_eq!(Cause::from(String::from("a")), Cause::from("a"));
 }

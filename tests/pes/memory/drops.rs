@@ -229,7 +229,7 @@ fn parts_are_joined() {
         here.stream.synchronize().unwrap();
         here.ctx.barrier_all().unwrap();
         let (next, mut got) = (here.next(1), here.ctx.alloc::<u32>(100).unwrap());
-        here.ctx.get_on_stream(&mut got, &whole, next, here.stream).unwrap();
+        here.ctx.on(here.stream).get(&mut got, &whole, next).unwrap();
         same("of the next", &got.to_vec(here.stream).unwrap(), &[next.0 as u32; 100]);
         here.ctx.barrier_all().unwrap();
     });
