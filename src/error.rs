@@ -549,6 +549,7 @@ impl Cause {
     }
 
     /// The same with more text.
+    #[cfg(any(test, feature = "world"))]
     pub(crate) fn with_text(mut self, more: &str) -> Self {
         self.text.push_str(more);
         self

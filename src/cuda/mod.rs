@@ -147,7 +147,7 @@ pub use memory::views::slice_mut::{AsSliceMut, SliceMut};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::busy::Busy;
 #[cfg(feature = "nccl")]
-pub(crate) use order::busy::{are_busy, has_independent_work, may_be_busy};
+pub(crate) use order::busy::{are_busy, may_be_busy};
 #[cfg(feature = "nvshmem")]
 pub(crate) use order::busy::{give_up_on, last_timeout};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
@@ -157,6 +157,8 @@ pub use order::done::Done;
 pub use order::event::Event;
 #[cfg(feature = "nccl")]
 pub(crate) use order::gate::{Entered, Shut, enter_all as enter_gates, is_shut as is_gate_shut, shut as shut_gates};
+#[cfg(feature = "nccl")]
+pub(crate) use order::host_function::is_running_on as is_host_function_running;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 #[allow(unused_imports)]
 pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};

@@ -80,7 +80,7 @@ impl ContextBuilder {
     /// // SAFETY: all PEs run this program.
     /// let ctx = unsafe { Context::builder().launch(&launch)?.init()? };
     /// assert_eq!((ctx.pe().0, ctx.n_pes()), (launch.rank(), launch.size()));
-    /// ctx.finalize()?;
+    /// ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```

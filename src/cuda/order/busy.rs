@@ -11,8 +11,6 @@
 #[cfg(feature = "nvshmem")]
 use std::time::Duration;
 
-#[cfg(feature = "nccl")]
-use super::host_function;
 use super::left;
 use super::mark::Mark;
 use super::stream::{self, Stream};
@@ -111,14 +109,6 @@ pub(crate) fn are_busy(devices: &[Device], skip: impl Fn(&Stream) -> bool) -> bo
 pub(crate) fn may_be_busy(devices: &[Device], skip: impl Fn(&Stream) -> bool) -> bool {
     let is_it = |stream: &Stream| devices.contains(&stream.device()) && !skip(stream) && has_unseen_work(stream);
     stream::all_kept().iter().any(is_it) || left::may_be_on(devices)
-}
-
-/// Returns true if `device` is busy with work that waits for no operation of a communicator. Such work ends by itself, whatever
-/// becomes of the communicators. Does not wait.
-#[cfg(feature = "nccl")]
-pub(crate) fn has_independent_work(device: Device) -> bool {
-    host_function::is_running()
-        || are_busy(&[device], |stream| stream.history().origins().iter().any(|one| !one.is_settled()))
 }
 
 /// Returns true if work of this crate on `stream` is not known to be done.

@@ -2,16 +2,17 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::gate;
 use super::in_flight::ENTRY;
 use super::panics::Panics;
 use super::stream::Stream;
 use crate::cuda::devices::check::check;
+use crate::cuda::devices::device::Device;
 use crate::cuda::devices::thread::as_host_function;
 use crate::deadline::default_timeout;
 use crate::error::Result;
+use crate::lock::Mutex;
 use crate::sys;
 
 impl Stream {
@@ -44,7 +45,11 @@ impl Stream {
         let _current = self.device().make_current(OPERATION)?;
         self.room_for_one(OPERATION, default_timeout)?;
         let _entered = gate::enter(OPERATION, self.device(), default_timeout())?;
-        let task: *mut Task = Box::into_raw(Box::new(Task { run: Box::new(f), panics: Arc::clone(self.panics()) }));
+        let task: *mut Task = Box::into_raw(Box::new(Task {
+            run: Box::new(f),
+            panics: Arc::clone(self.panics()),
+            device: self.device(),
+        }));
         // SAFETY: the handle is alive; `run_task` is called at most once with `task`, which it owns then.
         let code = unsafe { sys::cudaLaunchHostFunc(self.raw(), Some(run_task), task.cast()) };
         self.count(ENTRY);
@@ -56,18 +61,19 @@ impl Stream {
     }
 }
 
-/// How many of these functions are running.
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
+/// The devices whose streams wait for such a function that runs now, each as often as there are such streams.
+static RUNNING: Mutex<Vec<Device>> = Mutex::new(Vec::new());
 
-/// Whether one of them is running now, on any device.
+/// Whether a stream of `device` waits for such a function that runs now.
 #[cfg(feature = "nccl")]
-pub(super) fn is_running() -> bool {
-    RUNNING.load(Ordering::Relaxed) > 0
+pub(crate) fn is_running_on(device: Device) -> bool {
+    RUNNING.lock().contains(&device)
 }
 
 struct Task {
     run: Box<dyn FnOnce() + Send>,
     panics: Arc<Panics>,
+    device: Device,
 }
 
 /// The host function that CUDA calls.
@@ -77,8 +83,11 @@ struct Task {
 unsafe extern "C" fn run_task(data: *mut c_void) {
     // SAFETY: as the caller promises.
     let task = unsafe { Box::from_raw(data.cast::<Task>()) };
-    let Task { run, panics } = *task;
-    RUNNING.fetch_add(1, Ordering::Relaxed);
+    let Task { run, panics, device } = *task;
+    RUNNING.lock().push(device);
     as_host_function(|| panics.catch(run));
-    RUNNING.fetch_sub(1, Ordering::Relaxed);
+    let mut running = RUNNING.lock();
+    if let Some(at) = running.iter().position(|one| *one == device) {
+        running.swap_remove(at);
+    }
 }

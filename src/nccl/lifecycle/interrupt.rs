@@ -14,8 +14,10 @@
 //! A call may also wait inside the driver, which the flag does not end: for example, the first launch
 //! of a kernel that needs more local memory than any before it waits for the whole device. When the
 //! other work there is done, the call launches its kernel, which uses what a revoke has freed
-//! meanwhile. So no rank of a process is revoked while a thread inside one of them may wait for work
-//! that goes on without them: [`waits_in_driver`].
+//! meanwhile. So no rank of a process is revoked while a thread inside one of them may wait for a host
+//! function: [`waits_in_driver`]. A kernel of the user's that runs for longer than [`BLOCKED`] has the
+//! same effect and is not waited for: work that looks like it may wait for this very communicator,
+//! and would then wait for ever.
 //!
 //! A revoke takes the flag back when it is done, and works once. A thread that is not waiting for a
 //! peer then, but comes to that later, out of a slow call of the driver, waits for ever. So a call
@@ -33,7 +35,7 @@ use std::time::Duration;
 
 #[cfg(nccl_ge_2_28_7)]
 use crate::cuda::Stream;
-use crate::cuda::{Device, Event, has_independent_work};
+use crate::cuda::{Device, Event, is_host_function_running};
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::lock::Mutex;
@@ -73,10 +75,10 @@ impl<'a> Interruption<'a> {
     }
 }
 
-/// Whether a thread is inside NCCL on `inner` that may wait in the driver for work on the device
-/// that goes on without this rank. It launches its kernel afterwards.
+/// Whether a thread is inside NCCL on `inner` that may wait in the driver for a host function on the
+/// device. It launches its kernel afterwards.
 pub(super) fn waits_in_driver(inner: &Inner) -> bool {
-    !inner.is_left() && has_independent_work(inner.device) && is_driver_locked(inner.device)
+    !inner.is_left() && is_host_function_running(inner.device) && is_driver_locked(inner.device)
 }
 
 /// Whether a thread of this process waits inside the driver for `device`, with the lock of the driver.

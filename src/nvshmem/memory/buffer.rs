@@ -170,11 +170,11 @@ impl<'ctx, T: Element> SymmetricBuffer<'ctx, T> {
 
 device_methods! {
     own ['ctx, T: Element] SymmetricBuffer<'ctx, T>, "SymmetricBuffer", cast SymmetricBuffer<'ctx, U>, (
-        "# use gpucomm::nvshmem::{Context, UniqueId};
+        "# use gpucomm::nvshmem::{Context, ContextUniqueId};
 # use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream};
 # use std::time::Duration;
 # fn main() -> gpucomm::Result<()> {
-# let (device, id) = (Device::new(0)?, UniqueId::new()?);
+# let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 # // SAFETY: there is no other PE.
 # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
 # {

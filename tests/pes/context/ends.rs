@@ -166,7 +166,7 @@ fn one_that_does_not_come() {
         assert_eq!((error.rank(), error.peer()), numbers, "{error:?}");
         assert_eq!((lost.kind(), lost.operation()), (ErrorKind::Aborted, "Context::reclaim"), "{lost:?}");
         assert_eq!((lost.rank(), lost.peer()), numbers, "{lost:?}");
-        let first = std::error::Error::source(&lost).expect("what it was lost by");
+        let first = std::error::Error::source(&lost).and_then(|cause| cause.source()).expect("what it was lost by");
         assert!(first.source().is_none() && first.downcast_ref() == Some(&error), "{first:?}");
         seat.meet();
         leave(ctx);
