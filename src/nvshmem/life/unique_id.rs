@@ -61,7 +61,25 @@ impl ContextUniqueId {
         Ok(Self { bytes })
     }
 
-    /// An id for all ranks of an exchange: rank 0 makes it, and all get it.
+    /// Returns an id that all ranks of an exchange share: rank 0 makes it, and the others receive it.
+    ///
+    /// ```
+    /// use gpucomm::Device;
+    /// use gpucomm::exchange::{Exchange, Threads};
+    /// use gpucomm::nvshmem::{Context, ContextUniqueId};
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// // A single rank. `Launch::join` returns the exchange of all ranks that a launcher has started.
+    /// let exchange = Exchange::join(Threads::new(1).store(0)?)?;
+    /// let id = ContextUniqueId::shared(&exchange)?;
+    /// let builder = Context::builder().device(Device::new(0)?).unique_id(&id, exchange.rank(), exchange.size());
+    /// // SAFETY: all PEs run this program.
+    /// let ctx = unsafe { builder.init()? };
+    /// assert_eq!(ctx.n_pes(), exchange.size());
+    /// ctx.close()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`ContextUniqueId::new`], and as [`Exchange::broadcast`].
