@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use crate::cuda::core::line::{CHANNELS, Channel, Line, Manner, Ticket};
 use crate::fault::Work;
@@ -273,12 +274,15 @@ pub(crate) fn wait_for_device(device: &Device) {
 }
 
 /// Waits for the device before the first kernel of NCCL: it needs more local memory than any before it. As was seen on H200s, the
-/// driver then waits for everything on the device, and holds its lock.
+/// driver then waits for everything on the device, and holds its lock. Returns how long that took. Unit tests of this crate occupy
+/// devices before their first operation, so it does nothing there.
 #[cfg(feature = "nccl")]
-pub(crate) fn make_local_memory(device: &Device) {
-    if settings().driver_lock > 0 && !device.communicated.swap(true, Ordering::AcqRel) {
+pub(crate) fn make_local_memory(device: &Device) -> Duration {
+    let begin = Instant::now();
+    if !cfg!(test) && settings().driver_lock > 0 && !device.communicated.swap(true, Ordering::AcqRel) {
         wait_for_device(device);
     }
+    begin.elapsed()
 }
 
 /// Waits for one device after the other.
