@@ -426,7 +426,8 @@ impl Error {
         self
     }
 
-    /// What a later `operation` gets, after this has ended a communicator: an error whose source is this one, or the source of this one. An [`Error::Timeout`] is of who has waited for so long, and may wait again.
+    /// Returns the error of a later `operation`, after this error has ended a communicator. Its sources lead to the first cause. It is no
+    /// [`Error::Timeout`]: a timeout belongs to the call that waited.
     pub(crate) fn later(&self, operation: &'static str) -> Self {
         match self {
             Self::Aborted { reason, .. } => Self::Aborted { operation, reason: reason.following(self) },

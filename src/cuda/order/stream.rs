@@ -430,7 +430,7 @@ impl Stream {
         self.last_given_up()?.error
     }
 
-    /// How long that wait took; zero if there is none.
+    /// Returns how long that wait took, and zero if nobody has waited.
     pub(crate) fn last_timeout(&self) -> Duration {
         self.last_given_up().map_or(Duration::ZERO, |given_up| given_up.waited)
     }

@@ -27,7 +27,7 @@ pub(super) fn in_one_order<T>(what: &mut [T], members: &[Member<'_, '_>], id: im
     }
 }
 
-/// Where a communicator stands among the members, of which it is one.
+/// Returns the index of a communicator among the members. It is one of them.
 #[inline]
 pub(super) fn place(communicator: u64, members: &[Member<'_, '_>]) -> usize {
     let others = members.iter().enumerate().skip(1);

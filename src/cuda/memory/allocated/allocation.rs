@@ -68,7 +68,7 @@ pub(crate) trait Shown: Any + Send + Sync {
 /// Who made the memory, by a number that no other owner has, and who may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Nobody has made it for itself, and anybody may use it.
+    /// It belongs to no communicator or context. Every communicator may use it.
     Anybody,
     /// This one, and anybody may use it.
     #[cfg_attr(not(feature = "nccl"), allow(dead_code))]

@@ -287,7 +287,7 @@ macro_rules! part_methods {
 
     (view_mut $View:ident over $memory:ident: $Memory:ty, $As:ident, $Read:ident, $AsRead:ident, ($begin:expr, $end:expr, $get:literal, $fill:literal)) => {
         impl<'a, T: Element> $View<'a, T> {
-            /// `len` elements of the memory, shown at `address`, which nobody else may show at the same time.
+            /// Returns the `len` elements at `address`. The caller lets nothing else refer to them meanwhile.
             #[inline]
             pub(crate) fn of($memory: &'a $Memory, address: Address, len: usize) -> Self {
                 debug_assert!(len * size_of::<T>() <= $memory.bytes());
