@@ -416,6 +416,11 @@ impl Error {
         }
     }
 
+    /// Adds to a [`Timeout`](Self::Timeout) which rank has waited.
+    pub(crate) fn waited_by(self, rank: usize) -> Self {
+        self.between((Some(rank), None))
+    }
+
     /// Adds to a [`Timeout`](Self::Timeout) which rank has waited, and for which one, as far as they are known.
     pub(crate) fn between(mut self, (waits, awaited): (Option<usize>, Option<usize>)) -> Self {
         if let Self::Timeout { rank, peer, .. } = &mut self {

@@ -27,26 +27,23 @@ static LATE: Mutex<Vec<(usize, Instant)>> = Mutex::new(Vec::new());
 /// Others that are being told.
 #[derive(Default)]
 #[must_use = "without `wait`, the process may end before the others are told"]
-pub(crate) struct Telling(Option<(usize, Receiver<()>)>);
+pub(crate) struct Telling(Option<(usize, Receiver<Result<()>>)>);
 
-/// Has another thread run `tell`, which asks the store of this [number](super::Exchange::store_number).
-pub(crate) fn tell(store: usize, tell: impl FnOnce() + Send + 'static) -> Telling {
+/// Has another thread run `tell`, which asks the store of this [number](super::Exchange::store_number) and returns its answer.
+pub(crate) fn tell(store: usize, tell: impl FnOnce() -> Result<()> + Send + 'static) -> Telling {
     let (told, is_told) = channel();
-    callbacks::run(move || {
-        tell();
-        let _ = told.send(());
-    });
+    callbacks::run(move || _ = told.send(tell()));
     Telling(Some((store, is_told)))
 }
 
 impl Telling {
     /// Waits until they are told, but no longer than `within`. If several ends follow each other, only the first one waits
-    /// so long for a store.
+    /// so long for a store. A store that answers that it is late counts as late, since `tell` often has the same limit.
     pub(crate) fn wait(self, within: Duration) {
         let Some((store, is_told)) = self.0 else { return };
         let was_late = LATE.lock().iter().any(|(known, last)| *known == store && last.elapsed() < RECENT);
         let within = if was_late { AGAIN.min(within) } else { within };
-        if is_told.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
+        if matches!(is_told.recv_timeout(within), Err(RecvTimeoutError::Timeout) | Ok(Err(Error::Timeout { .. }))) {
             let mut late = LATE.lock();
             late.retain(|(known, last)| *known != store && last.elapsed() < RECENT);
             late.push((store, Instant::now()));
@@ -79,7 +76,11 @@ mod tests {
         let begin = Instant::now();
         for _ in 0..4 {
             let opened = std::sync::Arc::clone(&opened);
-            tell(1, move || _ = opened.lock().recv()).wait(within);
+            let stalls = move || {
+                let _ = opened.lock().recv();
+                Ok(())
+            };
+            tell(1, stalls).wait(within);
         }
         let took = begin.elapsed();
         assert!(within <= took && took < 2 * within, "{took:?}");
@@ -89,9 +90,27 @@ mod tests {
         let slow = move || {
             thread::sleep(pause);
             *other.lock() = true;
+            Ok(())
         };
         tell(2, slow).wait(Duration::from_secs(20));
         assert!(*answered.lock());
+        drop(open);
+    }
+
+    /// The limit of the question is that of the wait, and whichever of them ends first, the store is late.
+    #[test]
+    fn an_end_whose_question_was_too_late_makes_the_next_one_short() {
+        let within = Duration::from_secs(1);
+        let late = || Err(Deadline::after(Duration::ZERO).error("test", "a store".to_owned()));
+        tell(3, late).wait(within);
+        let begin = Instant::now();
+        let (open, opened) = channel::<()>();
+        let stalls = move || {
+            let _ = opened.recv();
+            Ok(())
+        };
+        tell(3, stalls).wait(within);
+        assert!(begin.elapsed() < within, "{:?}", begin.elapsed());
         drop(open);
     }
 

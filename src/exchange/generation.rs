@@ -162,7 +162,7 @@ impl Meeting<'_> {
             if met.is_none() {
                 if self.deadline.expired() {
                     let late = self.deadline.error(self.operation, self.missing(&now.path)?);
-                    return Err(late.between((Some(self.rank), None)));
+                    return Err(late.waited_by(self.rank));
                 }
                 self.wait_for_an_arrival(&now.path)?;
             }
@@ -277,7 +277,7 @@ impl Meeting<'_> {
             }
         };
         let late = self.deadline.error(self.operation, format!("rank {}: {detail}", self.rank));
-        Ok(late.between((Some(self.rank), None)))
+        Ok(late.waited_by(self.rank))
     }
 
     /// Meets the other ranks, whose ranks in the store are `roots`, and returns the view of the

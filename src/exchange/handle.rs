@@ -278,7 +278,7 @@ impl Exchange {
             }
             if up {
                 let late = deadline.error(operation, format!("rank {}: nobody has set {missing:?}", self.rank()));
-                return Err(late.between((Some(self.rank()), None)));
+                return Err(late.waited_by(self.rank()));
             }
         }
     }

@@ -182,7 +182,7 @@ fn agree(
         view = go_on(&view, &vote)?;
     }
     let detail = format!("rank {}: whoever is left does not come to a start", exchange.rank());
-    Err(Deadline::after(exchange.timeout()).error(OPERATION, detail).between((Some(exchange.rank()), None)))
+    Err(Deadline::after(exchange.timeout()).error(OPERATION, detail).waited_by(exchange.rank()))
 }
 
 /// Whether this rank alone says no, though all have come: it is the one that cannot start.

@@ -31,16 +31,15 @@ pub(super) fn tell(exchange: &Exchange, note: &Note) -> Telling {
             let again = move || tell_again(|| leave(text.as_bytes(), TELL));
             let _ = thread::Builder::new().name("gpucomm-tell".into()).spawn(again);
         }
+        result
     })
 }
 
 /// Has another thread withdraw this rank from the exchange.
 pub(super) fn withdraw(exchange: &Exchange) -> Telling {
     let own = exchange.within(TELL);
-    farewell::tell(exchange.store_number(), move || {
-        // If the store does not take it, the others wait until they know that this rank has ended.
-        let _ = own.withdraw();
-    })
+    // If the store does not take it, the others wait until they know that this rank has ended.
+    farewell::tell(exchange.store_number(), move || own.withdraw())
 }
 
 /// Whether the others are told, or nobody can be told any more.

@@ -122,7 +122,7 @@ impl Meta {
     }
 
     fn late_in(&self, detail: String) -> Error {
-        self.deadline.error(self.operation, detail).between((Some(self.terms.rank), None))
+        self.deadline.error(self.operation, detail).waited_by(self.terms.rank)
     }
 
     fn lane(&self) -> String {

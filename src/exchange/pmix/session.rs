@@ -77,7 +77,9 @@ impl Session {
     pub(super) fn told(&mut self, operation: &'static str, deadline: &Deadline) -> Result<Vec<u8>> {
         let late = |session: &Self| {
             let Job { rank, size, .. } = session.job;
-            deadline.error(operation, format!("rank {rank} of {size}: rank 0 has not said where it is"))
+            deadline
+                .error(operation, format!("rank {rank} of {size}: rank 0 has not said where it is"))
+                .between((Some(rank), Some(0)))
         };
         loop {
             // The server has seconds; it may be asked a little beyond the deadline, and nobody

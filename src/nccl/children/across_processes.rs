@@ -81,7 +81,7 @@ fn round(
             return Err(error);
         }
         if deadline.expired() {
-            return Err(comparison.failed(deadline.error(operation, absent())));
+            return Err(comparison.failed(deadline.error(operation, absent()).waited_by(inner.rank)));
         }
     }
 }
@@ -112,7 +112,7 @@ fn outside_of_sequence(
             _ => format!("rank {}: {}", inner.rank, arrival.awaited().describe(plan)),
         };
         comparison.waits(inner, absent);
-        let late = || deadline.error(operation, absent());
+        let late = || deadline.error(operation, absent()).waited_by(inner.rank);
         let Some(error) = over().or_else(|| deadline.expired().then(late)) else { continue };
         return match checked.withdraw(operation, &arrival) {
             Ok(Some(party)) => Ok(party),
@@ -135,7 +135,9 @@ fn promise<'a>(
         true => Ok(Some(())),
         false => inner.ended_error(operation).map_or(Ok(None), Err),
     })?;
-    had.ok_or_else(|| deadline.error(operation, format!("rank {} is still being stopped", inner.rank)))?;
+    had.ok_or_else(|| {
+        deadline.error(operation, format!("rank {} is still being stopped", inner.rank)).waited_by(inner.rank)
+    })?;
     promised.add(inner);
     Ok(())
 }

@@ -303,7 +303,7 @@ pub(super) fn meet<'a>(
                     let left = || left_ranks::at_regroup(inner, operation, awaited.missing(), &plan.describe());
                     let absent = || format!("rank {}: {}", inner.rank, awaited.describe(plan));
                     comparison.waits(inner, absent);
-                    let late = || deadline.error(operation, absent());
+                    let late = || deadline.error(operation, absent()).waited_by(inner.rank);
                     trouble = trouble
                         .take()
                         .or_else(dead)

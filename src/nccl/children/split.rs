@@ -131,7 +131,7 @@ pub(super) fn wait_idle(operation: &'static str, members: &[&Arc<Inner>]) -> Res
             },
         )?;
         if done.is_none() {
-            let late = deadline.error(operation, left_ranks::why_busy(inner, &streams));
+            let late = deadline.error(operation, left_ranks::why_busy(inner, &streams)).waited_by(inner.rank);
             streams.iter().for_each(|stream| stream.give_up_all(&late));
             return Err(late);
         }

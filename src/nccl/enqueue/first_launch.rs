@@ -1,4 +1,4 @@
-//! Waits for other work on a device before the first operation of this process there.
+//! Waits for other work on a device before this process launches its first operation there, alone or in a graph.
 //!
 //! NCCL's kernels need more local memory than those before them. When the first one is launched, the
 //! driver waits for everything on the device, and holds its lock: no deadline reaches the thread
@@ -11,37 +11,71 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::cuda::{Busy, Device};
 use crate::error::Result;
 use crate::nccl::calls::call::Call;
+use crate::nccl::rank::inner::Inner;
 use crate::nccl::setup::environment;
 use crate::shared_deadline::SharedDeadline;
 
-/// The devices on which this process has submitted an operation, by their ordinals.
+/// The devices on which an operation of this process has been launched.
 static LAUNCHED: AtomicU64 = AtomicU64::new(0);
 
-fn bit(device: Device) -> u64 {
-    1 << (device.ordinal() % 64)
+/// A set of devices, by their ordinals.
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use = "after the launch, they are passed to `launched`"]
+pub(super) struct Devices(u64);
+
+impl Devices {
+    fn one(device: Device) -> Self {
+        Self(1 << (device.ordinal() % 64))
+    }
+
+    #[inline]
+    pub(super) fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 }
 
-/// Waits if `call` is the first on its device. The communicators are not locked.
+/// Waits if `call` is the first operation on its device. Returns that device. The communicators are not locked.
 ///
 /// # Errors
 /// `Timeout` if the device is still busy at the timeout of the communicator; the communicator's cause
 /// if it ends meanwhile. Nothing is submitted then.
 #[inline]
-pub(super) fn wait(call: &Call<'_>) -> Result<()> {
-    if LAUNCHED.load(Ordering::Relaxed) & bit(call.comm.device) != 0 { Ok(()) } else { wait_for_device(call) }
+pub(super) fn wait(call: &Call<'_>) -> Result<Devices> {
+    if is_first(call.comm.device) { wait_for_call(call) } else { Ok(Devices::default()) }
+}
+
+/// The same for a part of a graph that is launched.
+#[inline]
+pub(super) fn wait_for_replay(inner: &Inner, operation: &'static str) -> Result<Devices> {
+    if is_first(inner.device) { wait_for_device(inner, operation) } else { Ok(Devices::default()) }
+}
+
+/// On these devices an operation has been launched now.
+#[inline]
+pub(super) fn launched(devices: Devices) {
+    if devices.0 != 0 {
+        LAUNCHED.fetch_or(devices.0, Ordering::Relaxed);
+    }
+}
+
+#[inline]
+fn is_first(device: Device) -> bool {
+    LAUNCHED.load(Ordering::Relaxed) & Devices::one(device).0 == 0
 }
 
 #[cold]
-fn wait_for_device(call: &Call<'_>) -> Result<()> {
-    let (inner, device) = (call.comm, call.comm.device);
-    // These launch nothing now.
-    if call.count == 0 || call.stream.records() {
-        return Ok(());
-    }
+fn wait_for_call(call: &Call<'_>) -> Result<Devices> {
+    let launches_nothing = call.count == 0 || call.stream.records();
+    if launches_nothing { Ok(Devices::default()) } else { wait_for_device(call.comm, call.operation) }
+}
+
+#[cold]
+fn wait_for_device(inner: &Inner, operation: &'static str) -> Result<Devices> {
+    let device = inner.device;
     if !environment::sets_stack_size() {
         let mut busy = Busy::with(&[device]);
         let deadline = SharedDeadline::within(inner.timeout());
-        let done = deadline.until(|| match inner.refusal(call.operation) {
+        let done = deadline.until(|| match inner.refusal(operation) {
             Some(error) => Err(error),
             None => Ok(busy.is_over().then_some(())),
         })?;
@@ -50,9 +84,8 @@ fn wait_for_device(call: &Call<'_>) -> Result<()> {
                 "the first operation of a process on {device} waits for the work there, which is not done. Nothing was \
                  submitted. With NCCL_SET_STACK_SIZE=1, communicators wait for it when they start, and operations do not"
             );
-            deadline.error(call.operation, detail)
+            deadline.error(operation, detail).waited_by(inner.rank)
         })?;
     }
-    LAUNCHED.fetch_or(bit(device), Ordering::Relaxed);
-    Ok(())
+    Ok(Devices::one(device))
 }

@@ -77,7 +77,8 @@ pub(crate) fn wait_for_launches(inner: &Inner, operation: &'static str, captures
         Ok(inner.graphs.have_left()?.then_some(()))
     })?;
     let what = "launches of a graph, with which nothing is mixed as graph_usage is One";
-    done.ok_or_else(|| deadline.error(operation, format!("{what}, on the device of rank {}", inner.rank)))
+    let late = || deadline.error(operation, format!("{what}, on the device of rank {}", inner.rank));
+    done.ok_or_else(|| late().waited_by(inner.rank))
 }
 
 /// Before a launch on `stream`, of a graph that has all operations of `inner`: it comes after all that NCCL was given before, for this rank

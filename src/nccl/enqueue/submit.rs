@@ -19,6 +19,7 @@ use super::captured;
 use super::connect;
 use super::connect::{Besides, Promised};
 use super::first_launch;
+use super::first_launch::Devices;
 use super::group_parts;
 use super::group_parts::Parts;
 use super::in_group::outside_of_groups;
@@ -59,7 +60,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     captured::check(call)?;
     let _waits = SharedDeadline::begin();
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
-    first_launch::wait(call)?;
+    let first = first_launch::wait(call)?;
     let (mut guard, handle) = inner.begin_call(call.operation)?;
     captured::wait_for_launches(call)?;
     let read = call.origins(&guard.works);
@@ -81,6 +82,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
         drop(guard);
         return Err(failed_call::end(&[inner], call.operation, error));
     }
+    first_launch::launched(first);
     Ok(())
 }
 
@@ -131,7 +133,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         let cost = if fits { *cost } else { LAUNCH };
         make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
     }
-    calls.iter().try_for_each(first_launch::wait)?;
+    let first_ones = calls.iter().try_fold(Devices::default(), |all, call| Ok(all.and(first_launch::wait(call)?)))?;
     let launched = {
         let mut locked = LockedAll::new();
         for inner in &inners {
@@ -165,7 +167,9 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         })
     };
     // After the locks are released: an abort takes them.
-    launched.map_err(|error| failed_call::end(&inners, operation, error))
+    launched.map_err(|error| failed_call::end(&inners, operation, error))?;
+    first_launch::launched(first_ones);
+    Ok(())
 }
 
 /// The communicators of `calls`, in the order in which every thread locks them, so that two groups never wait for each other.

@@ -62,6 +62,24 @@ fn a_blocked_call_is_interrupted_at_once() {
     assert_eq!(is_revoked_beside_a_call(true, Duration::from_millis(500)), interrupt::IS_POSSIBLE);
 }
 
+/// A thread that was promised a visit, and waits for something else before, is not inside NCCL.
+#[test]
+fn a_promise_is_not_interrupted() {
+    let _alone = last_device();
+    let clique = clique(1);
+    let inner = clique.rank(0).inner();
+    assert!(inner.promise());
+    aborted(&clique);
+    let revoked = thread::scope(|scope| {
+        let revoked = scope.spawn(|| ready(inner));
+        thread::sleep(BLOCKED + SOON * 3);
+        inner.redeem();
+        revoked.join().unwrap()
+    });
+    assert!(!revoked);
+    free(slice::from_ref(inner), revoked);
+}
+
 /// A rank on which no thread is inside NCCL is revoked: a thread inside another rank may wait for
 /// it. It is freed when that thread has left.
 #[test]

@@ -340,7 +340,7 @@ pub(super) fn wait_for_work(members: &[Arc<Inner>], deadline: &Deadline) -> Resu
             return Err(error);
         }
         if deadline.expired() {
-            return Err(deadline.error(CLOSE, left_ranks::why_busy(inner, streams)));
+            return Err(deadline.error(CLOSE, left_ranks::why_busy(inner, streams)).waited_by(inner.rank));
         }
         backoff(round);
         round += 1;

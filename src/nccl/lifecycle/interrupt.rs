@@ -27,6 +27,7 @@
 //! remains: a call that is slower than that, and waits for a peer afterwards, never returns, and
 //! its communicator is never freed.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(nccl_ge_2_28_7)]
@@ -60,18 +61,29 @@ pub(super) const IS_POSSIBLE: bool = cfg!(nccl_ge_2_28_7);
 /// Decides when a thread that is inside NCCL counts as blocked.
 pub(super) struct Interruption<'a> {
     inner: &'a Inner,
-    soon: Deadline,
+    /// The visit to NCCL that was seen last, and when it counts as blocked.
+    seen: Cell<(u64, Deadline)>,
 }
 
 impl<'a> Interruption<'a> {
     /// For a thread inside `inner`, whose gate is shut.
     pub(super) fn of(inner: &'a Inner) -> Self {
-        Self { inner, soon: Deadline::after(BLOCKED) }
+        Self { inner, seen: Cell::new((inner.visit(), Deadline::after(BLOCKED))) }
     }
 
-    /// Whether a thread is inside that does not leave by itself, and has not for so long.
+    /// Whether a thread is inside that does not leave by itself, and has not for so long. A thread that was
+    /// promised a visit and has not begun it waits for something else, with a deadline, and enters
+    /// NCCL afterwards.
     pub(super) fn is_due(&self) -> bool {
-        !self.inner.is_left() && (self.soon.expired() || self.inner.is_stuck()) && !waits_in_driver(self.inner)
+        self.is_blocked() && !waits_in_driver(self.inner)
+    }
+
+    fn is_blocked(&self) -> bool {
+        let visit = self.inner.visit();
+        if visit != self.seen.get().0 {
+            self.seen.set((visit, Deadline::after(BLOCKED)));
+        }
+        visit % 2 == 1 && (self.seen.get().1.expired() || self.inner.is_stuck())
     }
 }
 
@@ -94,12 +106,16 @@ fn is_driver_locked(device: Device) -> bool {
             Some((_, answered)) => Arc::clone(answered),
             None => {
                 let answered = Arc::new(AtomicBool::new(false));
-                asked.push((device, Arc::clone(&answered)));
                 let answer = Arc::clone(&answered);
-                aside("gpucomm-ask", move || {
+                let asks = aside("gpucomm-ask", move || {
                     drop(Event::new(device));
                     answer.store(true, Ordering::Release);
                 });
+                if !asks {
+                    // It is not known, and asked again in the next round.
+                    return true;
+                }
+                asked.push((device, Arc::clone(&answered)));
                 answered
             }
         }

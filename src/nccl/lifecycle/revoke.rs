@@ -41,7 +41,7 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
     deadline.wait(|| left().is_none());
     if let Some(left) = left() {
         let detail = format!("rank {} is still being stopped: its peers, or work on its device, hold it up", left.rank);
-        return Err(deadline.error(operation, detail));
+        return Err(deadline.error(operation, detail).waited_by(left.rank));
     }
     inner.ended_error(operation).map_or(Ok(()), Err)
 }
@@ -74,7 +74,8 @@ fn stop(inner: &Inner) {
         wait_until(|| inner.is_left());
         let deadline = Deadline::after(BLOCKED);
         if !are_idle_within(inner, &deadline) {
-            stopped = Err(deadline.error("revoke", format!("rank {} goes on working on its device", inner.rank)));
+            let detail = format!("rank {} goes on working on its device", inner.rank);
+            stopped = Err(deadline.error("revoke", detail).waited_by(inner.rank));
         }
     } else if stopped.is_ok() {
         // The kernels have left. The streams show that a little later, unless there is other work
@@ -97,7 +98,7 @@ fn launches_are_done(members: &[Arc<Inner>]) -> Result<()> {
         let done = deadline.until(|| Ok(inner.graphs.have_left()?.then_some(())))?;
         let rank = inner.rank;
         let what = || format!("launches of a graph of rank {rank}, which NCCL does not stop as graph_usage is One");
-        done.ok_or_else(|| deadline.error("revoke", what()))?;
+        done.ok_or_else(|| deadline.error("revoke", what()).waited_by(rank))?;
     }
     Ok(())
 }

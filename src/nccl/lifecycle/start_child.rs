@@ -171,7 +171,8 @@ pub(crate) fn wait<T>(
         let late = || {
             let inside: Vec<_> =
                 parents.iter().map(|parent| explanation::stays_inside(parent, parent.visit())).collect();
-            deadline.error(operation, inside.join("; "))
+            let late = deadline.error(operation, inside.join("; "));
+            if let [parent] = parents { late.waited_by(parent.rank) } else { late }
         };
         if let Some(error) = ended.or_else(|| deadline.expired().then(late)) {
             // Before the locks are given back: no thread begins a visit beside the one that goes

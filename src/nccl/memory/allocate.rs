@@ -377,7 +377,8 @@ pub(crate) fn reclaim(operation: &'static str, members: &[&Arc<Inner>]) -> Resul
     for inner in members {
         let deadline = SharedDeadline::within(inner.timeout());
         if !reclaim::drain(inner.id, &deadline) {
-            return Err(deadline.error(operation, "memory that was dropped is still in use"));
+            let late = deadline.error(operation, "memory that was dropped is still in use");
+            return Err(late.waited_by(inner.rank));
         }
     }
     Ok(())

@@ -63,8 +63,8 @@ impl Helper {
 }
 
 /// Runs `job` on a thread of its own, for which the end of the process waits as well. If no thread
-/// can be started, leaks `job`.
-pub(crate) fn aside(name: &str, job: impl FnOnce() + Send + 'static) {
+/// can be started, leaks `job`, and returns false.
+pub(crate) fn aside(name: &str, job: impl FnOnce() + Send + 'static) -> bool {
     // Not dropped with the closure of a thread that does not start.
     let job = ManuallyDrop::new(job);
     let run = move || {
@@ -72,9 +72,11 @@ pub(crate) fn aside(name: &str, job: impl FnOnce() + Send + 'static) {
         JOBS.fetch_sub(1, Ordering::AcqRel);
     };
     JOBS.fetch_add(1, Ordering::AcqRel);
-    if thread::Builder::new().name(name.into()).spawn(run).is_err() {
+    let started = thread::Builder::new().name(name.into()).spawn(run).is_ok();
+    if !started {
         JOBS.fetch_sub(1, Ordering::AcqRel);
     }
+    started
 }
 
 /// Has the end of the process wait for jobs. Functions that are registered last run first: before

@@ -65,7 +65,7 @@ impl Validation {
     pub(crate) fn announce_end(&self, rank: usize, error: &Error) {
         if let Some(over_exchange) = self.over_exchange() {
             let (over_exchange, end) = (Arc::clone(over_exchange), Ending::of(rank, error));
-            farewell::tell(over_exchange.store_number(), move || _ = over_exchange.end(end)).wait(LAST);
+            farewell::tell(over_exchange.store_number(), move || over_exchange.record_end(&end).map(drop)).wait(LAST);
         }
     }
 

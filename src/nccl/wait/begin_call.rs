@@ -140,12 +140,12 @@ pub(crate) fn busy(inner: &Inner, operation: &'static str, deadline: &Deadline) 
         let device = inner.device;
         let detail =
             format!("NCCL frees another communicator on {device}, and may wait for its ranks in other processes");
-        return deadline.error(operation, detail);
+        return deadline.error(operation, detail).waited_by(inner.rank);
     }
     let last = explanation::came_last(inner).map(|told| format!("; {told}")).unwrap_or_default();
     let shares = if inner.shared_lock().is_some() { ", or on one that shares its resources" } else { "" };
     let detail = format!("another thread is inside a call on the communicator of rank {}{shares}{last}", inner.rank);
-    deadline.error(operation, detail).between((Some(inner.rank), None))
+    deadline.error(operation, detail).waited_by(inner.rank)
 }
 
 #[cfg(all(test, gpucomm_emulator))]

@@ -56,7 +56,7 @@ impl Patience {
         });
         self.comparison.waits(slow, &detail);
         self.report.get_or_insert_with(DeadlockReport::new).check_sentence(&detail);
-        let late = || deadline.expired().then(|| deadline.error(operation, detail()).between((Some(slow.rank), None)));
+        let late = || deadline.expired().then(|| deadline.error(operation, detail()).waited_by(slow.rank));
         let refused = members.iter().find_map(|inner| inner.refusal(operation));
         let trouble = refused.or_else(|| members.iter().find_map(|inner| departed(inner))).or_else(late);
         trouble.map_or(Ok(()), |error| Err(self.comparison.failed(error)))

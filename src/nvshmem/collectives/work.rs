@@ -130,7 +130,7 @@ impl Team<'_> {
                     let detail = format!("PE {} of {}: not all members have come", self.state.pe, self.n_pes());
                     // The context goes on: a member that is late may still come.
                     let late = Error::Timeout { operation, timeout, detail, rank: None, peer: None };
-                    waiting.late(late.between((Some(self.state.pe), None)))
+                    waiting.late(late.waited_by(self.state.pe))
                 }
                 other => other,
             })

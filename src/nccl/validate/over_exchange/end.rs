@@ -30,8 +30,12 @@ impl OverExchange {
 
     /// Records how the communicator ends, unless another rank has recorded that before. Returns what holds.
     pub(crate) fn end(&self, end: Ending) -> Ending {
-        let holds = self.exchange("end").and_then(|exchange| exchange.leave_first("end", END, &end.encode(), LAST));
-        holds.ok().and_then(|bytes| Ending::decode(&bytes)).unwrap_or(end)
+        self.record_end(&end).ok().and_then(|bytes| Ending::decode(&bytes)).unwrap_or(end)
+    }
+
+    /// The same. Returns what the store holds.
+    pub(crate) fn record_end(&self, end: &Ending) -> Result<Vec<u8>> {
+        self.exchange("end")?.leave_first("end", END, &end.encode(), LAST)
     }
 
     /// Tells the listeners of the other ranks how this rank has ended, because of `cause`, and the ranks that wait for it to make
@@ -58,12 +62,13 @@ impl OverExchange {
         farewell::tell(self.store_number, move || {
             let _leaves: Sender<()> = leaves;
             let note = Note::Left(how.clone()).encode();
-            let _ = farewell::persist(|| this.store(this.next_round(), &note, LAST));
+            let told = farewell::persist(|| this.store(this.next_round(), &note, LAST));
             this.leave_regroups(Leave::Departed(how.clone()));
             this.has_left.store(true, Ordering::Relaxed);
             if let Some(verdict) = this.left_behind(&how) {
                 let _ = this.decide("close", verdict);
             }
+            told
         })
         .wait(LAST);
     }

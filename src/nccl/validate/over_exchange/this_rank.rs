@@ -147,6 +147,7 @@ impl OverExchange {
             }
             let exchange = this.exchange.lock().take();
             drop(exchange);
+            Ok(())
         })
         .wait(LAST);
     }
