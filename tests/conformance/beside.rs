@@ -13,7 +13,7 @@ use gpucomm::{
 };
 
 use crate::support::process::{Role, spawn_all};
-use crate::support::{places, quick, rank_counts, slower, still_works, watched};
+use crate::support::{places, quick, rank_counts, slower, still_works, watched, watched_alone};
 
 /// How the clique ends.
 #[derive(Debug, Clone, Copy)]
@@ -358,7 +358,7 @@ fn a_first_operation_of_a_process_that_made_its_memory_before() {
 /// NCCL would wait inside the driver, where no deadline reaches it. So the crate waits before.
 #[test]
 fn the_first_operation_of_a_process() {
-    watched(60.0, || {
+    watched_alone(60.0, || {
         let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
         let clique = Clique::init_all_with(&places()[..1], &options).unwrap();
         let (stream, other) = (Stream::new(places()[0]).unwrap(), Stream::new(places()[0]).unwrap());
@@ -375,10 +375,42 @@ fn the_first_operation_of_a_process() {
     });
 }
 
+/// CUDA makes the local memory of a graph's kernels when the graph is instantiated.
+#[test]
+fn the_first_operation_of_a_process_in_a_graph() {
+    watched_alone(60.0, || {
+        let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
+        let clique = Clique::init_all_with(&places()[..1], &options).unwrap();
+        let (stream, other) = (Stream::new(places()[0]).unwrap(), Stream::new(places()[0]).unwrap());
+        let mut x = DeviceBuffer::from_slice(&stream, &[3.0_f32; 4]).unwrap();
+        stream.synchronize().unwrap();
+        let mut holder = None;
+        let late = stream.capture(|stream| {
+            clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+            holder = Some(hold(&other));
+            Ok(())
+        });
+        let late = late.unwrap_err();
+        assert!(matches!(late, Error::Timeout { .. }) && late.to_string().contains("NCCL_SET_STACK_SIZE"), "{late}");
+        let late = stream.capture(|stream| clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream));
+        assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+        drop(holder);
+        let graph = stream.capture(|stream| clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)).unwrap();
+        // The memory has been made.
+        let open = hold(&other);
+        quick(slower(1.0), || graph.launch(&stream).unwrap());
+        quick(slower(1.0), || {
+            drop(stream.capture(|stream| clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)))
+        });
+        drop(open);
+        assert_eq!(x.to_vec(&stream).unwrap(), [3.0; 4]);
+    });
+}
+
 /// A call that the driver holds up launches its kernel afterwards. So its communicator is not revoked before: a
 /// revoke frees memory that the kernel uses. Only the first operation of a process is held up.
 fn inside_the_driver(end: fn(&Communicator)) {
-    watched(90.0, move || {
+    watched_alone(90.0, move || {
         if rank_counts(&[2]).is_empty() {
             return;
         }

@@ -34,6 +34,12 @@ pub(crate) trait Party: Any + Send + Sync {
     /// Launches on `stream`: `launch` does so when they are ready.
     fn launch(&self, stream: &Stream, launch: &mut dyn Launch) -> Result<()>;
 
+    /// Waits until CUDA may make an executable graph, which waits for a device that has to get memory for a kernel.
+    fn before_instantiation(&self) -> Result<()>;
+
+    /// CUDA has made an executable graph.
+    fn instantiated(&self);
+
     /// How long a launch waits for others.
     fn timeout(&self) -> Duration;
 

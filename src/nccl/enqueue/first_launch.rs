@@ -1,14 +1,15 @@
-//! Waits for other work on a device before this process launches its first operation there, alone or in a graph.
+//! Waits for other work on a device before this process launches its first operation there, or
+//! instantiates a graph that has it.
 //!
-//! NCCL's kernels need more local memory than those before them. When the first one is launched, the
-//! driver waits for everything on the device, and holds its lock: no deadline reaches the thread
-//! inside NCCL, and other threads that use the device wait as well. So the caller first waits for the
+//! NCCL's kernels need more local memory than those before them. When the first one is launched, or
+//! a graph with it is instantiated, the driver waits for everything on the device, and holds its lock: no deadline
+//! reaches the thread inside NCCL, and other threads that use the device wait as well. So the caller first waits for the
 //! work that this crate knows, and has a deadline for that. If `NCCL_SET_STACK_SIZE` is 1, NCCL makes
 //! the memory when a communicator starts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cuda::{Busy, Device};
+use crate::cuda::{Busy, CAPTURE, Device};
 use crate::error::Result;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::inner::Inner;
@@ -44,10 +45,14 @@ pub(super) fn wait(call: &Call<'_>) -> Result<Devices> {
     if is_first(call.comm.device) { wait_for_call(call) } else { Ok(Devices::default()) }
 }
 
-/// The same for a part of a graph that is launched.
-#[inline]
-pub(super) fn wait_for_replay(inner: &Inner, operation: &'static str) -> Result<Devices> {
-    if is_first(inner.device) { wait_for_device(inner, operation) } else { Ok(Devices::default()) }
+/// The same before a graph with operations of `inner` is instantiated.
+pub(super) fn wait_for_graph(inner: &Inner) -> Result<()> {
+    if is_first(inner.device) { wait_for_device(inner, CAPTURE).map(drop) } else { Ok(()) }
+}
+
+/// A graph was instantiated that has operations on `device`.
+pub(super) fn instantiated(device: Device) {
+    launched(Devices::one(device));
 }
 
 /// On these devices an operation has been launched now.
@@ -65,8 +70,12 @@ fn is_first(device: Device) -> bool {
 
 #[cold]
 fn wait_for_call(call: &Call<'_>) -> Result<Devices> {
-    let launches_nothing = call.count == 0 || call.stream.records();
-    if launches_nothing { Ok(Devices::default()) } else { wait_for_device(call.comm, call.operation) }
+    if call.count == 0 {
+        return Ok(Devices::default());
+    }
+    let devices = wait_for_device(call.comm, call.operation)?;
+    // A call that is captured may connect ranks now, which launches a kernel; its own comes later.
+    Ok(if call.stream.records() { Devices::default() } else { devices })
 }
 
 #[cold]

@@ -8,8 +8,6 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::captured::Captured;
-use super::first_launch;
-use super::first_launch::Devices;
 use super::graph_usage;
 use super::in_group::outside_of_groups;
 use super::part::Part;
@@ -33,8 +31,6 @@ impl Party for Captured {
         let parts = self.parts();
         let _call = SharedDeadline::begin();
         stream.make_room(launch.cost(), OPERATION, || self.timeout(), || self.refusal())?;
-        let first = |part: &Part| first_launch::wait_for_replay(&part.inner, OPERATION);
-        let first_ones = parts.iter().try_fold(Devices::default(), |all, part| Ok(all.and(first(part)?)))?;
         let launched = {
             let mut locked = LockedAll::new();
             for part in parts {
@@ -58,9 +54,15 @@ impl Party for Captured {
         launched.map_err(|error| {
             let members: SmallVec<[&Inner; 4]> = parts.iter().map(|part| &*part.inner).collect();
             failed_call::end(&members, OPERATION, error)
-        })?;
-        first_launch::launched(first_ones);
-        Ok(())
+        })
+    }
+
+    fn before_instantiation(&self) -> Result<()> {
+        self.wait_for_devices()
+    }
+
+    fn instantiated(&self) {
+        self.note_instantiated();
     }
 
     fn timeout(&self) -> Duration {

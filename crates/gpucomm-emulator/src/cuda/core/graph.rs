@@ -13,6 +13,7 @@ use super::handle::Registry;
 use super::line::Ticket;
 use super::plan::{Change, Plan};
 use super::stream::Stream;
+use crate::cuda::core::device::make_local_memory;
 use crate::cuda::core::plan::Lanes;
 use crate::cuda::core::queue::Task;
 use crate::cuda::core::{capture, plan};
@@ -75,6 +76,8 @@ pub(crate) fn instantiate(graph: cudaGraph_t, flags: u64) -> Result<cudaGraphExe
         return Err(cudaError::cudaErrorInvalidValue);
     }
     let plan = find(graph)?;
+    // As was seen on H200s: the driver makes the memory here, and not at the first launch.
+    plan.need_local_memory().for_each(|device| _ = make_local_memory(device));
     let state = State { lanes: Arc::new(Lanes::of(plan)), looked: false, last: None };
     EXECS.insert(Arc::new(Exec(Mutex::new(state)))).ok_or(cudaError::cudaErrorMemoryAllocation)
 }

@@ -21,6 +21,8 @@ pub(crate) trait AnyWork: Send + Sync {
     fn name(&self) -> &'static str;
     /// See [`Work::fixed`].
     fn fixed(&self) -> String;
+    /// See [`Work::needs_local_memory`].
+    fn needs_local_memory(&self) -> bool;
     /// See [`Work::start`].
     fn start(&self) -> Result<Box<dyn Run>, cudaError>;
 }
@@ -32,6 +34,10 @@ impl<W: Work> AnyWork for W {
 
     fn fixed(&self) -> String {
         Work::fixed(self)
+    }
+
+    fn needs_local_memory(&self) -> bool {
+        Work::needs_local_memory(self)
     }
 
     fn start(&self) -> Result<Box<dyn Run>, cudaError> {
@@ -119,6 +125,11 @@ impl Plan {
         let fixed = work.fixed();
         self.nodes.push(Node { work, fixed, device, after, owner });
         self.nodes.len() - 1
+    }
+
+    /// The devices of kernels that need more local memory than those of the user.
+    pub fn need_local_memory(&self) -> impl Iterator<Item = &'static Device> {
+        self.nodes.iter().filter(|node| node.work.needs_local_memory()).map(|node| node.device)
     }
 
     /// The number of nodes.

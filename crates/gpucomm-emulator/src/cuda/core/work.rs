@@ -26,6 +26,11 @@ pub(crate) trait Work: Send + Sync + 'static {
         String::new()
     }
 
+    /// Whether it is a kernel that needs more local memory than those of the user.
+    fn needs_local_memory(&self) -> bool {
+        false
+    }
+
     /// A run of it, which can be enqueued now. Fails where it uses what is no more.
     fn start(&self) -> Result<Self::Run, cudaError>;
 }

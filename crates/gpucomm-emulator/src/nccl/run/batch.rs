@@ -439,6 +439,10 @@ impl Work for Captured {
         format!("{} {:?}", self.kept.comm().handle, self.orders)
     }
 
+    fn needs_local_memory(&self) -> bool {
+        true
+    }
+
     fn start(&self) -> Result<BatchRun, cudaError> {
         let (epoch, comm) = (self.kept.begin(self.name)?, self.kept.comm());
         if self.windows.iter().any(|window| !comm.windows.has(*window)) {
