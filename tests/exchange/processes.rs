@@ -80,8 +80,9 @@ pub fn line(child: &mut Child) -> String {
     }
 }
 
+/// Waits until all have ended. Each step of a child has its own deadline: only one that hangs needs so long.
 pub fn all_succeed(children: Vec<Child>) {
-    let limit = Instant::now() + slower(30.0);
+    let limit = Instant::now() + slower(180.0);
     for mut child in children {
         let status = loop {
             match child.0.try_wait().unwrap() {
