@@ -2,7 +2,7 @@
 //! through it.
 //!
 //! ```text
-//! cargo bench --features world --bench world
+//! cargo bench --bench world
 //! gpucomm run -n 2 -- target/release/deps/world-…      a process for each rank, whose calls of the driver do not hold up each other
 //! ```
 //!

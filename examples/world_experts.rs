@@ -2,7 +2,7 @@
 //! (`all_to_all_v`).
 //!
 //! ```text
-//! cargo run --example world_experts --features emulator,world
+//! cargo run --example world_experts --features emulator
 //! ```
 
 use gpucomm::world::{Rank, World};

@@ -2,7 +2,7 @@
 //! way at the same time.
 //!
 //! ```text
-//! cargo run --example world_pipeline --features emulator,world
+//! cargo run --example world_pipeline --features emulator
 //! ```
 
 use gpucomm::world::{Rank, World};

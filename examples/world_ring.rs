@@ -1,7 +1,7 @@
 //! A ring exchange through a world: each rank sends to the next one and receives from the one before, until all have seen what all had.
 //!
 //! ```text
-//! cargo run --example world_ring --features emulator,world
+//! cargo run --example world_ring --features emulator
 //! ```
 
 use gpucomm::world::{Rank, World, requests};

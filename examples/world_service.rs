@@ -1,7 +1,7 @@
 //! A service on tokio: tasks hand work to the ranks of a world, and await what comes of it.
 //!
 //! ```text
-//! cargo run --example world_service --features emulator,world
+//! cargo run --example world_service --features emulator
 //! ```
 
 use gpucomm::world::{Lane, Op, World, WorldOptions};

@@ -555,7 +555,7 @@ impl Cause {
     }
 
     /// The same with more text.
-    #[cfg(any(test, feature = "world"))]
+    #[cfg(any(test, feature = "nccl"))]
     pub(crate) fn with_text(mut self, more: &str) -> Self {
         self.text.push_str(more);
         self

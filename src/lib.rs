@@ -83,7 +83,7 @@ pub mod signals;
 pub mod sys;
 mod trace;
 pub mod version;
-#[cfg(feature = "world")]
+#[cfg(feature = "nccl")]
 pub mod world;
 
 pub use backend::{Backend, backend, emulator_violations};
@@ -114,7 +114,7 @@ mod pages {
     #[cfg(feature = "nccl")]
     #[doc = include_str!("../docs/from-nccl.md")]
     mod from_nccl {}
-    #[cfg(feature = "world")]
+    #[cfg(feature = "nccl")]
     #[doc = include_str!("../docs/world.md")]
     mod world {}
 }

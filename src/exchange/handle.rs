@@ -65,7 +65,7 @@ impl Exchange {
     /// Returns a handle whose votes and [survivors](Self::survivors) wait no longer as soon as `refusal`
     /// returns an error. Other collective calls know nothing of it: a rank that leaves one of those would
     /// be a round behind the others.
-    #[cfg(feature = "world")]
+    #[cfg(feature = "nccl")]
     pub(crate) fn unless(&self, refusal: impl Fn() -> Option<Error> + Send + Sync + 'static) -> Self {
         Self { refusal: Some(Refusal(Arc::new(refusal))), ..self.clone() }
     }

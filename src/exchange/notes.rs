@@ -1,7 +1,7 @@
 //! Notes: values that one rank leaves for the others, without a collective call. Checked mode uses them
 //! to compare the operations of ranks.
 
-#[cfg(feature = "world")]
+#[cfg(feature = "nccl")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Exchange {
 
     /// Returns a function that leaves a note and does not keep the exchange meanwhile. It returns `None` once all handles of
     /// the exchange are gone.
-    #[cfg(feature = "world")]
+    #[cfg(feature = "nccl")]
     pub(crate) fn note_for_later(&self, key: &str) -> impl Fn(&[u8], Duration) -> Option<Result<()>> + use<> {
         let (store, name) = (Arc::downgrade(&self.view.store), self.note(key));
         move |value, within| Some(store.upgrade()?.set(&name, value, within))

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-#[cfg(feature = "world")]
 use super::flight::dump;
 use super::lifecycle::abort::{AbortOutcome, GRACE, abort};
 use super::lifecycle::root_cause;
@@ -42,7 +41,6 @@ impl Aborter {
     }
 
     /// What the rank waits for now, in words, if that is known. Never waits itself.
-    #[cfg(feature = "world")]
     pub(crate) fn waits(&self) -> Option<String> {
         self.inner().and_then(|inner| dump::waits(&inner))
     }

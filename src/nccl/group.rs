@@ -102,7 +102,6 @@ pub fn try_group<'env, R, E: From<Error>>(record: impl FnOnce(&mut Group<'env>) 
 }
 
 /// As [`group`]; what comes to one operation is made as that.
-#[cfg(feature = "world")]
 pub(crate) fn together<'env>(
     operation: &'static str,
     record: impl FnOnce(&mut Group<'env>) -> Result<()>,
@@ -116,7 +115,6 @@ pub(crate) fn together<'env>(
 }
 
 /// Whether `record` could be submitted, as far as this rank can tell. Nothing is.
-#[cfg(feature = "world")]
 pub(crate) fn rehearse<'env>(
     operation: &'static str,
     record: impl FnOnce(&mut Group<'env>) -> Result<()>,

@@ -170,12 +170,10 @@ pub use device_address::DeviceAddress;
 pub use encryption::encrypt_sockets;
 pub use flight::dump::Dump;
 pub use group::{Group, group, try_group};
-#[cfg(feature = "world")]
 pub(crate) use group::{rehearse, together};
 #[cfg(nccl_ge_2_29)]
 pub use invitation::Invitation;
 pub use lifecycle::abort::AbortOutcome;
-#[cfg(feature = "world")]
 pub(crate) use lifecycle::drop::DropTime;
 pub use memory::alone::alloc;
 pub use memory::kind::{Fitting, Local, MemoryKind, SYMMETRIC_UP_TO, Symmetric};
@@ -187,16 +185,13 @@ pub use parameter::{Parameter, ParameterType, ParameterValue};
 pub use pending::PendingCommunicator;
 pub use pre_mul_sum::PreMulSum;
 pub use properties::Properties;
-#[cfg(feature = "world")]
 pub(crate) use rank::issued::Totals;
 pub use rank::state::State;
-#[cfg(feature = "world")]
 pub(crate) use raw::outside::outside_of_host_functions;
 #[cfg(feature = "signals")]
 pub use recorder::dump_on_signal;
 pub use recorder::{dump_all, dump_on_panic, ras_status};
 pub use recover::Recovered;
-#[cfg(feature = "world")]
 pub(crate) use recover::begin_again;
 pub use reduce_op::ReduceOp;
 pub use registration::Registration;
@@ -213,12 +208,10 @@ pub use setup::config::Config;
 pub use setup::determinism::prepare_determinism;
 pub use setup::init_options::InitOptions;
 pub use setup::unique_id::UniqueId;
-#[cfg(feature = "world")]
 pub(crate) use several::abort_all_within;
 pub use several::{abort_all, close_all};
 #[cfg(nccl_ge_2_22)]
 pub use simulate::simulate;
-#[cfg(feature = "world")]
 pub(crate) use start::init_rank_of_world;
 #[cfg(nccl_ge_2_29_7)]
 pub use suspended::{MemoryUse, Suspend, Suspended};

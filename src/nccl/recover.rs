@@ -6,7 +6,6 @@ use super::end::aborted;
 use super::lifecycle::abort::{GRACE, abort};
 use super::lifecycle::{start, start_over_exchange};
 use super::raw::outside::outside_of_host_functions;
-#[cfg(feature = "world")]
 use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
@@ -141,7 +140,6 @@ impl Communicator {
 
 /// What those of `exchange` that are left begin who have no communicator any more, as after a recovery that has failed; and where they meet now. Who made
 /// the one before has promised that they behave as one program.
-#[cfg(feature = "world")]
 pub(crate) fn begin_again(
     device: Device,
     exchange: &Exchange,
@@ -262,7 +260,7 @@ impl Clique {
     }
 }
 
-#[cfg(all(test, gpucomm_emulator, feature = "world"))]
+#[cfg(all(test, gpucomm_emulator))]
 mod tests {
     use super::*;
     use crate::exchange::Threads;

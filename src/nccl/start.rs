@@ -219,7 +219,6 @@ const OVER: &str = "Communicator::init_rank_over";
 /// Starts a rank of a world, as [`Communicator::init_rank_over`] does. Returns an exchange of the same ranks, too, which only
 /// this world uses. The id of the communicator names it, so the ranks agree on it however many worlds each of them has made
 /// before. If this rank is not `ready`, no rank starts, and the others get its error.
-#[cfg(feature = "world")]
 pub(crate) fn init_rank_of_world(
     device: Device,
     exchange: &Exchange,

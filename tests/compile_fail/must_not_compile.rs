@@ -5,7 +5,7 @@
 //! `TRYBUILD=overwrite cargo test -p gpucomm-compile-fail --features emulator`. Then read each difference: a case must fail for the reason that its
 //! first line names.
 //!
-//! Messages list what else there is, which depends on the features. With `nvshmem`, `world` or `bytemuck`, the cases are those
+//! Messages list what else there is, which depends on the features. With `nvshmem` or `bytemuck`, the cases are those
 //! of `cases/with_nvshmem` and so on, and the others are left out.
 
 /// The toolchain that wrote the `.stderr` files.
@@ -20,11 +20,7 @@ fn programs_that_must_not_compile() {
         println!("skipped: the messages are those of {TOOLCHAIN}x, this is {version}");
         return;
     }
-    let features = [
-        ("nvshmem", cfg!(feature = "nvshmem")),
-        ("world", cfg!(feature = "world")),
-        ("bytemuck", cfg!(feature = "bytemuck")),
-    ];
+    let features = [("nvshmem", cfg!(feature = "nvshmem")), ("bytemuck", cfg!(feature = "bytemuck"))];
     let cases = trybuild::TestCases::new();
     let mut with = features.iter().filter(|(_, is_on)| *is_on).peekable();
     if with.peek().is_none() {

@@ -41,7 +41,7 @@ fn values_go_between_threads() {
     threads!(false, false: cuda::LentStream<'static>, cuda::Lent<'static, f32>, cuda::LentMut<'static, f32>);
     #[cfg(feature = "cudarc")]
     threads!(true, true: cuda::cudarc::SharedStream);
-    #[cfg(feature = "world")]
+    #[cfg(feature = "nccl")]
     threads!(true, true: gpucomm::world::World, gpucomm::world::Rank);
     #[cfg(feature = "nccl")]
     {

@@ -120,7 +120,7 @@ impl InFlight {
     }
 
     /// From now on memory remembers where the stream stands with each use.
-    #[cfg(feature = "world")]
+    #[cfg(feature = "nccl")]
     pub(crate) fn set_precise(&self) {
         self.precise.store(true, Ordering::Relaxed);
     }

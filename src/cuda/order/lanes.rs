@@ -3,7 +3,7 @@
 use super::mark::Mark;
 use super::stream::Stream;
 use super::uses::{self, Lane};
-#[cfg(feature = "world")]
+#[cfg(feature = "nccl")]
 use crate::cuda::devices::device::Device;
 use crate::error::Result;
 
@@ -70,7 +70,7 @@ impl Stream {
     }
 }
 
-#[cfg(feature = "world")]
+#[cfg(feature = "nccl")]
 impl Stream {
     /// A new one: who has [seen](super::in_flight::InFlight::see) some of its work to be done, and uses the same memory elsewhere, does not wait for what it was
     /// given since. Every use of memory takes a lock of it.

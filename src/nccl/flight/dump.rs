@@ -167,7 +167,6 @@ fn open(inner: &Inner, seen: &Seen, records: &[Record]) -> Option<String> {
 }
 
 /// What `inner` waits for now, in words, if that is known. Waits for no lock, and calls neither CUDA nor NCCL.
-#[cfg(feature = "world")]
 pub(crate) fn waits(inner: &Inner) -> Option<String> {
     let compares = inner.issued.comparison().filter(|wait| wait.end.is_none());
     compares

@@ -28,13 +28,11 @@ const STOPPING: Duration = Duration::from_millis(500);
 const DROP: &str = "drop";
 
 /// The time of the drop of something that owns communicators, and waits for more than they do.
-#[cfg(feature = "world")]
 pub(crate) struct DropTime {
     wait: timeouts::Wait,
     whole: Deadline,
 }
 
-#[cfg(feature = "world")]
 impl DropTime {
     /// A drop that begins now, of something with this timeout.
     pub(crate) fn begin(timeout: Duration) -> Self {

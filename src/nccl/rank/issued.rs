@@ -41,7 +41,6 @@ pub(crate) struct Totals {
     pub(crate) messages: Vec<[u64; 2]>,
 }
 
-#[cfg(feature = "world")]
 impl Totals {
     /// Whether rank `own`, which has issued this, waits for an operation that `rank` never issues, as it ends with `theirs`.
     pub(crate) fn waits_for(&self, own: usize, rank: usize, theirs: &Self) -> bool {
@@ -257,7 +256,6 @@ impl Compared {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "world")]
     #[test]
     fn who_has_issued_more_than_a_rank_that_ends_waits_for_it() {
         let of = |collectives, messages: &[[u64; 2]]| Totals { collectives, messages: messages.to_vec() };

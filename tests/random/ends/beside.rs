@@ -1,24 +1,19 @@
 //! What goes on beside work that is stuck.
 
-#[cfg(feature = "world")]
 use std::time::Duration;
 
 use fastrand::Rng;
 use gpucomm::cuda::trim_pinned;
 use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::nccl::InitOptions;
-#[cfg(feature = "world")]
 use gpucomm::world::{Op, Shutdown, World, WorldOptions};
 use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use super::pace::within;
 use super::{GRACE, TIMEOUT};
 use crate::cliques::PATIENT;
-#[cfg(feature = "world")]
 use crate::gate::Gate;
-#[cfg(feature = "world")]
 use crate::places::places;
-#[cfg(feature = "world")]
 use crate::settings::Batch;
 use crate::settings::slower;
 
@@ -93,7 +88,6 @@ fn clique(repeat: &str, devices: &[Device], rng: &mut Rng) {
 }
 
 /// A world that ends beside work that is stuck.
-#[cfg(feature = "world")]
 pub fn world(batch: &Batch, rng: &mut Rng) {
     let (repeat, limit) = (batch.repeat(batch.first), slower(TIMEOUT));
     let devices = &places()[..batch.ranks];

@@ -124,7 +124,6 @@ pub fn run() {
     let (mut stuck, mut errors) = (0, 0);
     while let Some(batch) = run.batch(1) {
         let mut rng = rng(batch.first, "ends");
-        #[cfg(feature = "world")]
         if rng.u32(..5) == 0 {
             beside::world(&batch, &mut rng);
             cliques::still_works(&batch, batch.first);

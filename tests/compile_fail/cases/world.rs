@@ -1,4 +1,4 @@
-//! With the feature `world`.
+//! Worlds.
 #![allow(dead_code)]
 
 mod answer_waited_for_twice {
