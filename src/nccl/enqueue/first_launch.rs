@@ -28,11 +28,6 @@ impl Devices {
     fn one(device: Device) -> Self {
         Self(1 << (device.ordinal() % 64))
     }
-
-    #[inline]
-    pub(super) fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
 }
 
 /// Waits if `call` is the first operation on its device. Returns that device. The communicators are not locked.
@@ -43,6 +38,15 @@ impl Devices {
 #[inline]
 pub(super) fn wait(call: &Call<'_>) -> Result<Devices> {
     if is_first(call.comm.device) { wait_for_call(call) } else { Ok(Devices::default()) }
+}
+
+/// The same for the calls of a group.
+pub(super) fn wait_for_all(calls: &[Call<'_>]) -> Result<Devices> {
+    let mut devices = Devices::default();
+    for call in calls {
+        devices.0 |= wait(call)?.0;
+    }
+    Ok(devices)
 }
 
 /// The same before a graph with operations of `inner` is instantiated.

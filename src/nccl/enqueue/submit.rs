@@ -19,7 +19,6 @@ use super::captured;
 use super::connect;
 use super::connect::{Besides, Promised};
 use super::first_launch;
-use super::first_launch::Devices;
 use super::group_parts;
 use super::group_parts::Parts;
 use super::in_group::outside_of_groups;
@@ -133,7 +132,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         let cost = if fits { *cost } else { LAUNCH };
         make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
     }
-    let first_ones = calls.iter().try_fold(Devices::default(), |all, call| Ok(all.and(first_launch::wait(call)?)))?;
+    let first_ones = first_launch::wait_for_all(calls)?;
     let launched = {
         let mut locked = LockedAll::new();
         for inner in &inners {
