@@ -167,10 +167,12 @@ pub(crate) use order::in_flight::{LAUNCH, MOST_LAUNCHES};
 pub(crate) use order::lanes::{Tracker, Uses};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use order::mark::Mark;
+#[cfg(feature = "nccl")]
+pub(crate) use order::ranged::Span;
 #[cfg(feature = "nvshmem")]
 pub(crate) use order::recording::Used;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
-pub(crate) use order::recording::{CAPTURE, Launch, Mortal, Party, Recording};
+pub(crate) use order::recording::{Launch, Mortal, Party, Recording};
 pub use order::stream::{Stream, StreamOptions};
 pub use order::thread_stream::ThreadStream;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]

@@ -1,8 +1,10 @@
 //! One reduction over many buffers.
 
-use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp, Result, group};
+use std::sync::mpsc::channel;
 
-use crate::support::{Rig, assert_names, rank_counts, watched};
+use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, group};
+
+use crate::support::{Rig, assert_names, rank_counts, slower, watched};
 
 /// The value of element `at` of buffer `bucket` on `rank`.
 fn value(rank: usize, bucket: usize, at: usize) -> i64 {
@@ -86,6 +88,39 @@ fn bad_input() {
                 })?;
                 for y in &y {
                     assert_eq!(y.to_vec(stream)?, vec![9; y.len()]);
+                }
+                Ok(())
+            });
+            rig.close();
+        }
+    });
+}
+
+/// Buckets of one flat buffer: one is reduced on a stream of its own while the next one is still being written.
+#[test]
+fn a_bucket_is_reduced_while_the_next_is_written() {
+    const LEN: usize = 1021;
+    watched(60.0, || {
+        for ranks in rank_counts(&[2, 4]) {
+            let rig = Rig::new(ranks);
+            rig.run(|comm, stream| {
+                let kernels = Stream::new(comm.device())?;
+                let mut flat = DeviceBuffer::<f32>::zeroed(&kernels, 3 * LEN)?;
+                comm.all_reduce(InPlace(flat.as_slice_mut()), ReduceOp::Sum, stream)?;
+                for round in 1..4_u8 {
+                    flat.slice_mut(..LEN).fill(&kernels, f32::from(round))?;
+                    let (open, opened) = channel::<()>();
+                    // A bucket that is written for long.
+                    comm.all_reduce(InPlace(flat.slice_mut(..LEN)), ReduceOp::Sum, stream)?;
+                    kernels.launch_host(move || drop(opened.recv_timeout(slower(30.0))))?;
+                    flat.slice_mut(LEN..2 * LEN).fill(&kernels, 7.0)?;
+                    let mut first = vec![0.0; LEN];
+                    flat.slice(..LEN).copy_to_slice_within(stream, &mut first, slower(20.0))?;
+                    assert_eq!(first, vec![f32::from(round) * ranks as f32; LEN]);
+                    assert!(!kernels.query()?, "the other bucket is not written yet");
+                    drop(open);
+                    comm.all_reduce(InPlace(flat.slice_mut(LEN..)), ReduceOp::Max, stream)?;
+                    assert_eq!(flat.to_vec(&kernels)?[LEN..2 * LEN], [7.0; LEN]);
                 }
                 Ok(())
             });

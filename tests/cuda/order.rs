@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
+use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream};
 
 use crate::{Gate, LONG, random, stream};
 
@@ -81,6 +81,31 @@ fn reads_do_not_wait_for_each_other() {
     assert!(!a.query().unwrap());
     gate.open();
     assert_eq!(copy.to_vec(&a).unwrap(), got);
+}
+
+/// One stream writes the second half of a buffer, which it does not come to. Another stream uses the first half meanwhile.
+#[test]
+fn disjoint_ranges_do_not_wait_for_each_other() {
+    let (a, b) = (stream(), stream());
+    let mut buffer = DeviceBuffer::<u8>::zeroed(&a, 2 * LEN).unwrap();
+    for round in 1..4 {
+        let (mut first, mut second) = buffer.split_at_mut(LEN);
+        first.fill(&b, round).unwrap();
+        let gate = Gate::close(&a);
+        second.fill(&a, 10 + round).unwrap();
+        first.fill(&b, 20 + round).unwrap();
+        let mut got = vec![0; LEN];
+        first.copy_to_slice_within(&b, &mut got, LONG / 6).expect("a read that hangs behind a write of other bytes");
+        assert!(got.iter().all(|v| *v == 20 + round));
+        assert!(!a.query().unwrap());
+        // A range that has bytes of both waits for both.
+        let mut middle = vec![0; 2];
+        let across = buffer.slice(LEN - 1..LEN + 1).copy_to_slice_within(&b, &mut middle, Duration::from_millis(20));
+        assert!(matches!(across, Err(Error::Timeout { .. })), "{across:?}");
+        gate.open();
+        assert_eq!(buffer.slice(LEN - 1..LEN + 1).to_vec(&b).unwrap(), [20 + round, 10 + round]);
+        assert!(buffer.to_vec(&a).unwrap()[LEN..].iter().all(|v| *v == 10 + round));
+    }
 }
 
 /// Written on one stream, read on two others, freed while the last one still reads, and allocated anew.

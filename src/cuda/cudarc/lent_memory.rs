@@ -13,6 +13,7 @@ use crate::cuda::memory::basics::address::Address;
 use crate::cuda::memory::basics::bytes::bytes_of;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::mark::Mark;
+use crate::cuda::order::ranged::Span;
 use crate::cuda::order::uses::Access;
 use crate::deadline::{Deadline, default_timeout};
 use crate::element::Element;
@@ -94,7 +95,7 @@ impl<'m> LentMemory<'m> {
         let address = Address::new(ptr::with_exposed_provenance_mut(number));
         let memory = Allocation::lent(address, bytes, device);
         // Other streams come after what this one waits for.
-        memory.note(Access::Write, ours);
+        memory.note(Span::ALL, Access::Write, ours);
         self.parts.push(Part { memory, held, home, events });
         Ok(Place { number: self.parts.len() - 1, address, len })
     }

@@ -7,6 +7,7 @@ use dlpark::{Managed, ManagedTensorBase};
 use super::typed::Typed;
 use crate::cuda::memory::buffers::buffer::DeviceBuffer;
 use crate::cuda::order::in_flight::ENTRY;
+use crate::cuda::order::ranged::Span;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
 use crate::error::{Error, Result};
@@ -21,7 +22,7 @@ impl<T: Typed> Drop for Exported<T> {
     fn drop(&mut self) {
         // What others have enqueued there until now may use it: counted, so that a mark behind it is a new one.
         self.stream.count(ENTRY);
-        self.buffer.allocation().note(Access::Write, &self.stream);
+        self.buffer.allocation().note(Span::ALL, Access::Write, &self.stream);
     }
 }
 
@@ -69,8 +70,8 @@ impl<T: Typed> DeviceBuffer<T> {
         }
         stream.in_flight().expose();
         stream.ready(OPERATION)?;
-        self.allocation().order(Access::Write, stream)?;
-        self.allocation().note(Access::Write, stream);
+        self.allocation().order(Span::ALL, Access::Write, stream)?;
+        self.allocation().note(Span::ALL, Access::Write, stream);
         let wrong = |error| Error::argument(OPERATION, "shape", "one that DLPack has", error);
         let prepared = Dynamic::compact(shape).prepare_as::<M>().map_err(wrong)?;
         let (data, device) = (self.as_raw(), DLDevice::cuda(self.device().ordinal()));

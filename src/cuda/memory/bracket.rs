@@ -14,6 +14,7 @@ use super::host::slice_mut::PinnedSliceMut;
 use super::views::slice::Slice;
 use super::views::slice_mut::SliceMut;
 use crate::cuda::devices::device::Device;
+use crate::cuda::order::ranged::Span;
 use crate::cuda::order::recording::{self, Used};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::turns::{Turns, Waits};
@@ -155,7 +156,7 @@ impl<T: Element> LentMut<'_, T> {
 /// What a launch uses.
 #[derive(Default)]
 pub struct LentUses<'s> {
-    all: SmallVec<[(&'s dyn Used, Access); 4]>,
+    all: SmallVec<[(&'s dyn Used, Span, Access); 4]>,
     /// Mapped memory, which is open to some devices only.
     mapped: SmallVec<[(&'s Allocation, Access); 1]>,
     /// Pinned memory, which may belong to a graph.
@@ -178,8 +179,9 @@ impl<'s> LentUses<'s> {
     }
 
     pub(crate) fn add<T: Element>(&mut self, slice: Slice<'s, T>, access: Access) {
-        let alloc = slice.region().alloc;
-        self.all.push((alloc, access));
+        let region = slice.region();
+        let alloc = region.alloc;
+        self.all.push((alloc, region.span(), access));
         if alloc.shown().is_some() {
             self.mapped.push((alloc, access));
         }
@@ -187,7 +189,7 @@ impl<'s> LentUses<'s> {
 
     /// What has no elements here, but an order of uses.
     pub(crate) fn add_used(&mut self, used: &'s dyn Used, access: Access) {
-        self.all.push((used, access));
+        self.all.push((used, Span::ALL, access));
     }
 
     /// An address that is mapped for `device` alone; or one that another launch was lent.
@@ -196,7 +198,7 @@ impl<'s> LentUses<'s> {
     }
 
     pub(crate) fn add_pinned(&mut self, memory: &'s PinnedMemory, access: Access) {
-        self.all.push((memory, access));
+        self.all.push((memory, Span::ALL, access));
         self.pinned.push(memory);
     }
 
@@ -222,7 +224,7 @@ impl<'s> LentUses<'s> {
     /// before the stream is ordered.
     pub(super) fn origins(&self, stream: &Stream) -> Origins {
         let mut origins = Origins::new();
-        for (used, _) in &self.all {
+        for (used, ..) in &self.all {
             origins.merge(&carry::origins(used.lineage(), stream.history()));
         }
         origins
@@ -235,24 +237,24 @@ impl<'s> LentUses<'s> {
         timeout: impl FnOnce() -> Duration,
         stream: &Stream,
     ) -> Result<Turns<'s>> {
-        stream.turns(Waits { operation, timeout, refusal: || None }, self.all.iter().map(|(used, _)| used.tracker()))
+        stream.turns(Waits { operation, timeout, refusal: || None }, self.all.iter().map(|(used, ..)| used.tracker()))
     }
 
     /// Before the launch: makes `stream` wait for what conflicts with it.
     pub(super) fn order(&self, stream: &Stream) -> Result<()> {
-        self.all.iter().try_for_each(|(used, access)| recording::order(*used, *access, stream))
+        self.all.iter().try_for_each(|(used, span, access)| recording::order(*used, *span, *access, stream))
     }
 
     /// After it, or an attempt.
     pub(super) fn note(&self, stream: &Stream, origins: &Origins) {
-        self.all.iter().for_each(|(used, access)| recording::note(*used, *access, stream));
+        self.all.iter().for_each(|(used, span, access)| recording::note(*used, *span, *access, stream));
         if stream.records() {
             // Nothing was done yet.
             return;
         }
         stream.history().cover(origins);
-        let written = self.all.iter().filter(|(_, access)| *access == Access::Write);
-        written.for_each(|(used, _)| carry::mingle(origins, used.lineage()));
+        let written = self.all.iter().filter(|(.., access)| *access == Access::Write);
+        written.for_each(|(used, ..)| carry::mingle(origins, used.lineage()));
     }
 }
 

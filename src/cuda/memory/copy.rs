@@ -88,14 +88,14 @@ impl<T: Element> SliceMut<'_, T> {
             [from.alloc.tracker(), to.alloc.tracker()],
         )?;
         let read = Source::of(from.alloc.lineage(), stream.history());
-        from.alloc.order(Access::Read, stream)?;
-        to.alloc.order(Access::Write, stream)?;
+        from.order(Access::Read, stream)?;
+        to.order(Access::Write, stream)?;
         // SAFETY: both have that many bytes, and do not overlap, for one is borrowed exclusively. They are not freed
         // or overwritten before the copy is done, for it is noted in the uses of both; whoever made an alias, or a view of memory
         // of others, has promised the same of that.
         let result = unsafe { enqueue(to.ptr(), from.ptr(), to.bytes, way, stream) };
-        from.alloc.note(Access::Read, stream);
-        to.alloc.note(Access::Write, stream);
+        from.note(Access::Read, stream);
+        to.note(Access::Write, stream);
         result?;
         if !stream.records() {
             read.carry(from.alloc.lineage(), to.alloc.lineage(), to.is_whole(), stream.history());
@@ -130,7 +130,7 @@ pub(crate) unsafe fn upload(
     stream.ready(operation)?;
     let _turns = stream
         .turns(Waits { operation, timeout: || deadline.remaining(), refusal: || None }, [region.alloc.tracker()])?;
-    region.alloc.order(Access::Write, stream)?;
+    region.order(Access::Write, stream)?;
     let mut at = 0;
     let result = loop {
         let room = stream.room_for_one(operation, || deadline.remaining());
@@ -152,7 +152,7 @@ pub(crate) unsafe fn upload(
             break copied;
         }
     };
-    region.alloc.note(Access::Write, stream);
+    region.note(Access::Write, stream);
     result?;
     if region.is_whole() {
         region.alloc.lineage().overwrite();
@@ -188,7 +188,7 @@ unsafe fn download(
         .turns(Waits { operation, timeout: || deadline.remaining(), refusal: || None }, [region.alloc.tracker()])?;
     // First: the stream need not come after what others write from now on, to other parts of the memory.
     let origins = carry::origins(region.alloc.lineage(), stream.history());
-    region.alloc.order(Access::Read, stream)?;
+    region.order(Access::Read, stream)?;
     let mut queue = VecDeque::with_capacity(DEPTH);
     let mut asked = 0;
     let mut got = 0;
@@ -233,7 +233,7 @@ unsafe fn download(
         }
         if asked == region.bytes && !turns.is_empty() {
             // Others need not wait for what is on its way.
-            region.alloc.note(Access::Read, stream);
+            region.note(Access::Read, stream);
             turns = Turns::default();
         }
         let Some((block, mark, bytes)) = queue.pop_front() else { break Ok(()) };
@@ -267,6 +267,6 @@ fn finish(
     for (block, mark, _) in queue {
         block.park(mark);
     }
-    region.alloc.note(Access::Read, stream);
+    region.note(Access::Read, stream);
     result
 }

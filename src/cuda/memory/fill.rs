@@ -36,11 +36,11 @@ impl<T: Element> SliceMut<'_, T> {
         stream.room_or_part(ENTRY, operation, default_timeout, || None)?;
         let _turns =
             stream.turns(Waits { operation, timeout: default_timeout, refusal: || None }, [region.alloc.tracker()])?;
-        region.alloc.order(Access::Write, stream)?;
+        region.order(Access::Write, stream)?;
         let result = fill(operation, region, pattern, stream);
         // Elements of 8 bytes may take two fills.
         stream.count(if size_of::<T>() == 8 { 2 * ENTRY } else { ENTRY });
-        region.alloc.note(Access::Write, stream);
+        region.note(Access::Write, stream);
         result?;
         if region.is_whole() {
             region.alloc.overwrite(stream);

@@ -7,6 +7,7 @@ use super::views::slice::Slice;
 use super::views::slice_mut::SliceMut;
 use super::way::{Way, enqueue, reached};
 use crate::cuda::order::in_flight::ENTRY;
+use crate::cuda::order::ranged::Span;
 use crate::cuda::order::recording::{note, order, overwritten};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::turns::Waits;
@@ -37,13 +38,13 @@ impl<T: Element> Slice<'_, T> {
         let _turns =
             stream.turns(Waits { operation, timeout: default_timeout, refusal: || None }, [region.alloc.tracker()])?;
         let read = Source::of(region.alloc.lineage(), stream.history());
-        region.alloc.order(Access::Read, stream)?;
-        order(pinned, Access::Write, stream)?;
+        region.order(Access::Read, stream)?;
+        order(pinned, Span::ALL, Access::Write, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
         // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
         let result = unsafe { enqueue(target.as_raw(), region.ptr(), region.bytes, Way::ToHost, stream) };
-        region.alloc.note(Access::Read, stream);
-        note(pinned, Access::Write, stream);
+        region.note(Access::Read, stream);
+        note(pinned, Span::ALL, Access::Write, stream);
         result?;
         if !stream.records() {
             read.carry(region.alloc.lineage(), pinned.lineage(), target.is_whole(), stream.history());
@@ -74,13 +75,13 @@ impl<T: Element> SliceMut<'_, T> {
         let _turns =
             stream.turns(Waits { operation, timeout: default_timeout, refusal: || None }, [region.alloc.tracker()])?;
         let read = Source::of(pinned.lineage(), stream.history());
-        region.alloc.order(Access::Write, stream)?;
-        order(pinned, Access::Read, stream)?;
+        region.order(Access::Write, stream)?;
+        order(pinned, Span::ALL, Access::Read, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
         // noted in the uses of both; whoever made a view of memory of others has promised the same of that.
         let result = unsafe { enqueue(region.ptr(), source.as_raw(), region.bytes, Way::ToDevice, stream) };
-        region.alloc.note(Access::Write, stream);
-        note(pinned, Access::Read, stream);
+        region.note(Access::Write, stream);
+        note(pinned, Span::ALL, Access::Read, stream);
         result?;
         if !stream.records() {
             read.carry(pinned.lineage(), region.alloc.lineage(), region.is_whole(), stream.history());

@@ -1,6 +1,7 @@
 //! Streams as the lanes of the hazard tracker.
 
 use super::mark::Mark;
+use super::ranged::RangedUses;
 use super::stream::Stream;
 use super::uses::{self, Lane};
 #[cfg(feature = "nccl")]
@@ -8,7 +9,7 @@ use crate::cuda::devices::device::Device;
 use crate::error::Result;
 
 /// The uses of an allocation by streams.
-pub(crate) type Uses = uses::Uses<Stream>;
+pub(crate) type Uses = RangedUses<Stream>;
 
 /// The uses of an allocation by streams, shared by threads.
 pub(crate) type Tracker = super::tracker::Tracker<Stream>;

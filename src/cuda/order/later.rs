@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::in_flight::ENTRY;
 use super::lanes::Uses;
 use super::mark::Marks;
+use super::ranged::Span;
 use super::stream::Stream;
 use super::uses::Access;
 use crate::cuda::devices::check::check_on;
@@ -54,7 +55,7 @@ pub(crate) unsafe fn free(ptr: *mut c_void, home: &Stream, mut uses: Uses) -> Re
         return Ok(());
     }
     if home.in_flight().has_reserve(home.queue())? {
-        uses.order(Access::Write, home)?;
+        uses.order(Span::ALL, Access::Write, home)?;
         // SAFETY: as the caller promises; `home` waits for every use of other streams.
         return unsafe { free_on(ptr, home) };
     }

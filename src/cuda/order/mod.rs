@@ -16,6 +16,7 @@ pub(crate) mod mark;
 pub(crate) mod panics;
 mod point;
 pub(crate) mod queue;
+pub(crate) mod ranged;
 pub(crate) mod recording;
 pub(crate) mod room;
 pub(crate) mod stream;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::lanes::{Tracker, Uses};
 use super::mark::Mark;
+use super::ranged::Span;
 use super::stream::Stream;
 use super::uses::Access;
 use crate::cuda::works::lineage::Lineage;
@@ -33,12 +34,6 @@ pub(crate) trait Used: Send + Sync {
 pub(crate) trait Party: Any + Send + Sync {
     /// Launches on `stream`: `launch` does so when they are ready.
     fn launch(&self, stream: &Stream, launch: &mut dyn Launch) -> Result<()>;
-
-    /// Waits until CUDA may make an executable graph, which waits for a device that has to get memory for a kernel.
-    fn before_instantiation(&self) -> Result<()>;
-
-    /// CUDA has made an executable graph.
-    fn instantiated(&self);
 
     /// How long a launch waits for others.
     fn timeout(&self) -> Duration;
@@ -87,6 +82,8 @@ pub(crate) struct Kept {
     aliases: Vec<Arc<dyn Used>>,
     /// Within the capture.
     uses: Uses,
+    /// What a launch uses of it.
+    span: Span,
     /// How many operations were ordered that use it.
     ordered: usize,
     writes: bool,
@@ -102,6 +99,10 @@ impl Kept {
     /// What a launch does with it.
     pub(crate) fn access(&self) -> Access {
         if self.writes { Access::Write } else { Access::Read }
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.span
     }
 
     pub(crate) fn is_fresh(&self) -> bool {
@@ -172,7 +173,7 @@ impl Recording {
         (lanes, memory, party)
     }
 
-    fn order(&self, used: &dyn Used, access: Access, lane: &Stream) -> Result<()> {
+    fn order(&self, used: &dyn Used, span: Span, access: Access, lane: &Stream) -> Result<()> {
         let mut state = self.state();
         let tracker = ptr::from_ref(used.tracker());
         let known = state.memory.iter().position(|kept| ptr::eq(kept.used.tracker(), tracker));
@@ -187,21 +188,23 @@ impl Recording {
             None => {
                 let (used, aliases) = (kept_alive(used)?, Vec::new());
                 used.tracker().set_in_graphs();
-                state.memory.push(Kept { used, aliases, uses: Uses::new(), ordered: 0, writes: false, fresh: false });
+                let uses = Uses::new();
+                state.memory.push(Kept { used, aliases, uses, span, ordered: 0, writes: false, fresh: false });
                 state.memory.len() - 1
             }
         };
         let kept = &mut state.memory[at];
         kept.ordered += 1;
-        kept.uses.order(access, lane)
+        kept.span = kept.span.hull(span);
+        kept.uses.order(span, access, lane)
     }
 
-    fn note(&self, used: &dyn Used, access: Access, lane: &Stream) {
+    fn note(&self, used: &dyn Used, span: Span, access: Access, lane: &Stream) {
         let mut state = self.state();
         let tracker = ptr::from_ref(used.tracker());
         if let Some(kept) = state.memory.iter_mut().find(|kept| ptr::eq(kept.used.tracker(), tracker)) {
             kept.writes |= access == Access::Write;
-            kept.uses.note(access, lane);
+            kept.uses.note(span, access, lane);
         }
     }
 
@@ -229,29 +232,29 @@ impl std::fmt::Debug for Recording {
     }
 }
 
-/// Before an enqueue on `stream` that uses `used`: see [`Tracker::order`].
+/// Before an enqueue on `stream` that uses `span` of `used`: see [`Tracker::order`].
 #[inline]
-pub(crate) fn order(used: &dyn Used, access: Access, stream: &Stream) -> Result<()> {
+pub(crate) fn order(used: &dyn Used, span: Span, access: Access, stream: &Stream) -> Result<()> {
     let tracker = used.tracker();
     if tracker.is_solo(stream) {
         return Ok(());
     }
     match Recording::of(stream) {
-        None => tracker.order(access, stream),
-        Some(recording) => recording.order(used, access, stream),
+        None => tracker.order(span, access, stream),
+        Some(recording) => recording.order(used, span, access, stream),
     }
 }
 
 /// After it: see [`Tracker::note`].
 #[inline]
-pub(crate) fn note(used: &dyn Used, access: Access, stream: &Stream) {
+pub(crate) fn note(used: &dyn Used, span: Span, access: Access, stream: &Stream) {
     let tracker = used.tracker();
     if tracker.is_solo(stream) {
         return;
     }
     match Recording::of(stream) {
-        None => tracker.note(access, stream),
-        Some(recording) => recording.note(used, access, stream),
+        None => tracker.note(span, access, stream),
+        Some(recording) => recording.note(used, span, access, stream),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The uses of an allocation, shared by threads.
 //!
-//! A mutex around [`Uses`], and a way past it: `solo` names the stream whose unmarked write is the only entry, if that
-//! is how things are. For that stream, `order` has nothing to wait for, and `note` nothing to add, so both are one
+//! A mutex around [`RangedUses`], and a way past it: `solo` names the stream whose unmarked write of everything is the
+//! only entry, if that is how things are. For that stream, `order` has nothing to wait for, and `note` nothing to add, so both are one
 //! load and a comparison.
 //!
 //! # Why the way past the mutex is sound
@@ -19,8 +19,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::ranged::{RangedUses, Span};
 use super::turn::Turn;
-use super::uses::{Access, Lane, Uses};
+use super::uses::{Access, Lane};
 use crate::error::Result;
 use crate::lock::Mutex;
 
@@ -32,7 +33,7 @@ pub(crate) struct Tracker<L: Lane> {
     solo: AtomicUsize,
     /// False where uses are neither ordered nor remembered. Then `solo` is nobody, so that this is asked on the slow path only.
     tracks: bool,
-    uses: Mutex<Uses<L>>,
+    uses: Mutex<RangedUses<L>>,
     /// Whether a graph uses the memory, or did.
     in_graphs: AtomicBool,
     turn: Turn,
@@ -52,7 +53,7 @@ impl<L: Lane> Tracker<L> {
         Self {
             solo: AtomicUsize::new(NOBODY),
             tracks,
-            uses: Mutex::new(Uses::new()),
+            uses: Mutex::new(RangedUses::new()),
             in_graphs: AtomicBool::new(false),
             turn: Turn::new(),
         }
@@ -76,11 +77,11 @@ impl<L: Lane> Tracker<L> {
 
     /// Whether the way past the mutex is open to `lane`.
     #[inline]
-    pub(super) fn is_solo(&self, lane: &L) -> bool {
+    pub(crate) fn is_solo(&self, lane: &L) -> bool {
         self.solo.load(Ordering::SeqCst) == lane.id()
     }
 
-    pub(super) fn change<R>(&self, f: impl FnOnce(&mut Uses<L>) -> R) -> R {
+    pub(super) fn change<R>(&self, f: impl FnOnce(&mut RangedUses<L>) -> R) -> R {
         let mut uses = self.uses.lock();
         self.solo.store(NOBODY, Ordering::SeqCst);
         let result = f(&mut uses);
@@ -88,28 +89,28 @@ impl<L: Lane> Tracker<L> {
         result
     }
 
-    /// Before an enqueue on `lane`: makes it wait for what `access` conflicts with. See [`Uses::order`].
+    /// Before an enqueue on `lane`: makes it wait for what `access` to `span` conflicts with. See [`RangedUses::order`].
     #[inline]
-    pub(crate) fn order(&self, access: Access, lane: &L) -> Result<()> {
-        if self.is_solo(lane) || !self.tracks { Ok(()) } else { self.change(|uses| uses.order(access, lane)) }
+    pub(crate) fn order(&self, span: Span, access: Access, lane: &L) -> Result<()> {
+        if self.is_solo(lane) || !self.tracks { Ok(()) } else { self.change(|uses| uses.order(span, access, lane)) }
     }
 
-    /// After an enqueue on `lane`, or an attempt. See [`Uses::note`].
+    /// After an enqueue on `lane`, or an attempt. See [`RangedUses::note`].
     #[inline]
-    pub(crate) fn note(&self, access: Access, lane: &L) {
+    pub(crate) fn note(&self, span: Span, access: Access, lane: &L) {
         if !self.is_solo(lane) && self.tracks {
-            self.change(|uses| uses.note(access, lane));
+            self.change(|uses| uses.note(span, access, lane));
         }
     }
 
     /// Whether all uses are done. Does not wait.
     pub(crate) fn idle(&self) -> Result<bool> {
-        self.change(Uses::idle)
+        self.change(RangedUses::idle)
     }
 
     /// Whether all writes are done. Does not wait.
     pub(crate) fn written(&self) -> Result<bool> {
-        self.change(Uses::written)
+        self.change(RangedUses::written)
     }
 
     /// The lanes of the uses that are not known to be done.
@@ -118,8 +119,8 @@ impl<L: Lane> Tracker<L> {
     }
 
     /// Takes the uses out.
-    pub(crate) fn take(&mut self) -> Uses<L> {
+    pub(crate) fn take(&mut self) -> RangedUses<L> {
         *self.solo.get_mut() = NOBODY;
-        std::mem::replace(self.uses.get_mut(), Uses::new())
+        std::mem::replace(self.uses.get_mut(), RangedUses::new())
     }
 }

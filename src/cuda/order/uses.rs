@@ -38,8 +38,7 @@
 //! note comes after A's enqueue and leaves an entry of s1 without a mark, whatever happened before. A conflicting
 //! access to A's half is ordered only after A's borrow ended, hence after A's note.
 //!
-//! The tracking is per allocation, not per range: writes to two halves from two streams run one after the other,
-//! though they need not. No lock is held while waiting, and the waits are between streams, always for work that is
+//! Ranges of one allocation have entries of their own: see [`RangedUses`](super::ranged::RangedUses). No lock is held while waiting, and the waits are between streams, always for work that is
 //! enqueued already, so they cannot make a cycle.
 
 use std::fmt;
@@ -60,7 +59,7 @@ pub(crate) enum Access {
 /// What runs work in order: a stream. A trait so that the rules above are tested on a model.
 pub(crate) trait Lane: Clone {
     /// A point in the work of a lane.
-    type Mark;
+    type Mark: Clone;
     /// Not 0, and the same for all handles of one lane, while one of them is alive.
     fn id(&self) -> usize;
     /// Whether two handles mean one lane.
@@ -84,6 +83,7 @@ pub(crate) trait Lane: Clone {
 /// The stamp that no lane passes.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
+#[derive(Clone)]
 struct Use<L: Lane> {
     lane: L,
     mark: Option<L::Mark>,
@@ -124,6 +124,7 @@ impl<L: Lane> Use<L> {
 }
 
 /// Entries of different lanes: the first without an allocation, and the others in a vector that keeps its capacity.
+#[derive(Clone)]
 struct List<L: Lane> {
     first: Option<Use<L>>,
     more: Vec<Use<L>>,
@@ -153,6 +154,16 @@ impl<L: Lane> List<L> {
     /// Whether no other lane than `lane` is in the list.
     fn only(&self, lane: &L) -> bool {
         self.iter().all(|u| u.lane.same(lane))
+    }
+
+    /// Covers what `other` covers as well.
+    fn unite(&mut self, other: Self) {
+        for entry in other.first.into_iter().chain(other.more) {
+            match self.find(&entry.lane) {
+                Some(known) => known.renew(),
+                None => self.push(entry),
+            }
+        }
     }
 
     fn clear(&mut self) {
@@ -192,6 +203,7 @@ impl<L: Lane> List<L> {
 }
 
 /// The last writes of an allocation, and the reads since.
+#[derive(Clone)]
 pub(crate) struct Uses<L: Lane> {
     writes: List<L>,
     reads: List<L>,
@@ -208,6 +220,21 @@ impl<L: Lane> Uses<L> {
     pub(crate) fn solo(&self) -> Option<&L> {
         let alone = self.reads.is_empty() && self.writes.more.is_empty();
         self.writes.first.as_ref().filter(|u| alone && u.mark.is_none() && u.stamp == NOWHERE).map(|u| &u.lane)
+    }
+
+    /// Whether no other lane than `lane` is known.
+    #[inline]
+    pub(super) fn is_only(&self, lane: &L) -> bool {
+        self.writes.only(lane) && self.reads.only(lane)
+    }
+
+    /// Covers what `other` covers as well.
+    pub(super) fn unite(&mut self, other: Self) {
+        self.writes.unite(other.writes);
+        self.reads.unite(other.reads);
+        // No read knows the writes of both.
+        self.version = self.version.max(other.version) + 1;
+        self.reads.iter_mut().for_each(|entry| entry.after = 0);
     }
 
     /// Before an enqueue on `lane`: makes it wait for what `access` conflicts with.

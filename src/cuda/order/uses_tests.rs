@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::{Access, Lane, NOWHERE, Uses};
+use crate::cuda::order::ranged::{RangedUses, Span};
 use crate::cuda::order::tracker::Tracker;
 use crate::error::{Error, Result};
 
@@ -61,6 +62,7 @@ struct ModelLane {
     world: Rc<World>,
 }
 
+#[derive(Clone)]
 struct ModelMark {
     clock: Clock,
     world: Rc<World>,
@@ -136,10 +138,14 @@ impl Lane for ModelLane {
     }
 }
 
-/// One access: which of two halves, how, where, and what was done of it.
+/// The units of memory of which accesses have ranges.
+const UNITS: usize = 8;
+
+/// One access: to which units, how, where, and what was done of it.
 #[derive(Clone, Copy, Debug)]
 struct Op {
-    halves: u8,
+    begin: usize,
+    end: usize,
     access: Access,
     lane: usize,
     number: u64,
@@ -147,8 +153,17 @@ struct Op {
 }
 
 impl Op {
+    /// All of it has two names.
+    fn span(&self) -> Span {
+        match self.number % 2 == 0 && self.end - self.begin == UNITS {
+            true => Span::ALL,
+            false => Span::of(self.begin * 100, (self.end - self.begin) * 100),
+        }
+    }
+
     fn conflicts(&self, other: &Self) -> bool {
-        self.halves & other.halves != 0 && (self.access == Access::Write || other.access == Access::Write)
+        let meet = self.begin < other.end && other.begin < self.end;
+        meet && (self.access == Access::Write || other.access == Access::Write)
     }
 }
 
@@ -166,14 +181,24 @@ fn run(seed: u64, failing: bool) {
     let mut enqueued: Vec<Op> = Vec::new();
     let mut flying: Vec<Op> = Vec::new();
     world.failing.set(failing);
-    for _ in 0..60 {
+    for _ in 0..100 {
         let start = flying.len() < 3 && world.below(2) == 0;
         if start {
+            // Few ranges that meet often, or any.
+            let (begin, end) = match world.below(3) {
+                0 => (0, UNITS),
+                1 => [(0, UNITS / 2), (UNITS / 2, UNITS)][world.below(2)],
+                _ => {
+                    let begin = world.below(UNITS);
+                    (begin, begin + 1 + world.below(UNITS - begin))
+                }
+            };
             let op = Op {
-                halves: 1 + world.below(3) as u8,
+                begin,
+                end,
                 access: if world.below(2) == 0 { Access::Read } else { Access::Write },
                 lane: world.below(BUSY),
-                number: 0,
+                number: world.below(2) as u64,
                 step: 0,
             };
             // What the borrow checker refuses.
@@ -187,7 +212,7 @@ fn run(seed: u64, failing: bool) {
             op.step += 1;
             match op.step {
                 1 => {
-                    if uses.order(op.access, lane).is_err() {
+                    if uses.order(op.span(), op.access, lane).is_err() {
                         flying.swap_remove(at);
                     }
                 }
@@ -198,7 +223,7 @@ fn run(seed: u64, failing: bool) {
                     enqueued.push(*op);
                 }
                 _ => {
-                    uses.note(op.access, lane);
+                    uses.note(op.span(), op.access, lane);
                     flying.swap_remove(at);
                 }
             }
@@ -214,13 +239,13 @@ fn run(seed: u64, failing: bool) {
         }
     }
     for op in flying.iter().filter(|op| op.step == 2) {
-        uses.note(op.access, &lanes[op.lane]);
+        uses.note(op.span(), op.access, &lanes[op.lane]);
     }
     // The free.
     world.failing.set(false);
     let home = world.below(BUSY);
-    let free = Op { halves: 3, access: Access::Write, lane: home, number: 0, step: 0 };
-    uses.order(Access::Write, &lanes[home]).unwrap();
+    let free = Op { begin: 0, end: UNITS, access: Access::Write, lane: home, number: 0, step: 0 };
+    uses.order(Span::ALL, Access::Write, &lanes[home]).unwrap();
     check_after(&lanes[home].enqueue().0, &free, &enqueued, seed);
 }
 
@@ -290,21 +315,21 @@ fn what_the_host_has_seen_needs_no_mark() {
     for access in [Access::Read, Access::Write] {
         let uses = Tracker::<ModelLane>::new();
         for access in [Access::Write, Access::Read] {
-            uses.order(access, precise).unwrap();
+            uses.order(Span::ALL, access, precise).unwrap();
             precise.enqueue();
-            uses.note(access, precise);
+            uses.note(Span::ALL, access, precise);
         }
         precise.finish();
         precise.enqueue();
         let before = (world.marks.get(), world.waits.get());
-        uses.order(access, other).unwrap();
+        uses.order(Span::ALL, access, other).unwrap();
         assert_eq!((world.marks.get(), world.waits.get()), before);
-        uses.note(access, other);
+        uses.note(Span::ALL, access, other);
         // What comes now is waited for.
-        uses.order(Access::Write, precise).unwrap();
+        uses.order(Span::ALL, Access::Write, precise).unwrap();
         precise.enqueue();
-        uses.note(Access::Write, precise);
-        uses.order(Access::Read, other).unwrap();
+        uses.note(Span::ALL, Access::Write, precise);
+        uses.order(Span::ALL, Access::Read, other).unwrap();
         assert_ne!((world.marks.get(), world.waits.get()), before);
     }
 }
@@ -355,5 +380,70 @@ fn ordering_by_turns_allocates_no_entries() {
         uses.order(Access::Read, read).unwrap();
         uses.note(Access::Read, read);
         assert_eq!(uses.writes.more.capacity() + uses.reads.more.capacity(), 0);
+    }
+}
+
+/// Does one access of `lane`, and returns what comes before it.
+fn access(uses: &mut RangedUses<ModelLane>, span: Span, access: Access, lane: &ModelLane) -> Clock {
+    uses.order(span, access, lane).unwrap();
+    let (before, _) = lane.enqueue();
+    uses.note(span, access, lane);
+    before
+}
+
+/// As gradients are reduced bucket by bucket on one lane while another one writes those that follow.
+#[test]
+fn disjoint_ranges_do_not_wait_for_each_other() {
+    let world = World::new(1);
+    let lanes = world.lanes();
+    let (kernels, reductions) = (&lanes[0], &lanes[2]);
+    let mut uses = RangedUses::new();
+    access(&mut uses, Span::ALL, Access::Write, kernels);
+    for round in 0..3 {
+        for bucket in 0..10 {
+            let span = Span::of(bucket * 100, 100);
+            let before = access(&mut uses, span, Access::Write, kernels);
+            // Only the reduction of the same bucket, one round ago.
+            let known = if round == 0 { 0 } else { (round - 1) * 10 + bucket as u64 + 1 };
+            assert!(before[2] <= known + 2 * (round * 10 + bucket as u64), "{round} {bucket}: {before:?}");
+            access(&mut uses, span, Access::Write, reductions);
+        }
+        assert_eq!(world.waits.get() as u64, 10 * (2 * round + 1), "each bucket is waited for once on either side");
+    }
+    assert_eq!(uses.parts(), 11, "ten buckets, and what follows them");
+    access(&mut uses, Span::ALL, Access::Write, kernels);
+    assert_eq!(uses.parts(), 1);
+}
+
+/// One lane alone cuts nothing, whatever ranges it uses.
+#[test]
+fn one_lane_has_one_part() {
+    let world = World::new(1);
+    let lane = &world.lanes()[0];
+    let mut uses = RangedUses::new();
+    for at in 0..50 {
+        access(&mut uses, Span::of(at * 7 % 100, 5), if at % 3 == 0 { Access::Read } else { Access::Write }, lane);
+    }
+    assert_eq!((uses.parts(), world.marks.get(), world.waits.get()), (1, 0, 0));
+}
+
+/// Where there are too many parts, they become one, and no use is lost.
+#[test]
+fn many_parts_are_united() {
+    for seed in 0..200 {
+        let world = World::new(seed);
+        let lanes = world.lanes();
+        let mut uses = RangedUses::new();
+        let mut numbers = [0; LANES];
+        for at in 0..300 {
+            let lane = &lanes[world.below(LANES)];
+            uses.order(Span::of(at * 10, 10), Access::Write, lane).unwrap();
+            numbers[lane.id] = lane.enqueue().1;
+            uses.note(Span::of(at * 10, 10), Access::Write, lane);
+            assert!(uses.parts() <= 70, "{}", uses.parts());
+        }
+        let before = access(&mut uses, Span::ALL, Access::Read, &lanes[0]);
+        let known = before.iter().zip(&numbers).enumerate();
+        known.for_each(|(lane, (before, number))| assert!(before >= number, "seed {seed}: lane {lane}: {before:?}"));
     }
 }

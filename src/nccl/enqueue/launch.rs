@@ -12,7 +12,7 @@ use super::link::link_besides;
 use super::members::{Member, have_one_lineage, in_one_order, place};
 use super::read_origins::Reads;
 use crate::clock;
-use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Turns, Waits};
+use crate::cuda::{Access, Allocation, Form, LAUNCH, Origins, Span, Stream, Turns, Waits};
 use crate::error::Result;
 use crate::nccl::calls::call::Call;
 use crate::nccl::rank::guarded::Guarded;
@@ -153,7 +153,7 @@ pub(crate) fn group(
     let Some(first) = calls().next() else { return Ok(()) };
     let _turns = turns(all, first.operation)?;
     let mut reads = Reads::of(all, |id| &members[place(id, members)].guarded.works);
-    each_use(calls(), |region, access, stream| region.alloc.order(access, stream))?;
+    each_use(calls(), Allocation::order)?;
     if first.stream.records() {
         captured::put_in_order(all)?;
     }
@@ -197,8 +197,8 @@ pub(crate) fn group(
     }
     members.iter().for_each(|member| member.inner.end_visit());
     costs.iter().for_each(|(call, cost)| call.stream.count(*cost));
-    let Ok(()) = each_use(calls(), |region, access, stream| {
-        region.alloc.note(access, stream);
+    let Ok(()) = each_use(calls(), |memory, span, access, stream| {
+        memory.note(span, access, stream);
         Ok::<_, Infallible>(())
     });
     for (at, call) in all.iter().enumerate().filter(|(_, call)| call.count > 0) {
@@ -237,7 +237,7 @@ fn turns<'a>(calls: &[Call<'a>], operation: &'static str) -> Result<Turns<'a>> {
 /// Makes the stream wait for what conflicts with this call on other streams.
 #[inline]
 pub(crate) fn order(call: &Call<'_>) -> Result<()> {
-    call.uses(|region, access| region.alloc.order(access, call.stream))
+    call.uses(|region, access| region.order(access, call.stream))
 }
 
 /// This call became part of a graph, with those of its group.
@@ -253,29 +253,42 @@ fn keep(call: &Call<'_>, together: &[Call<'_>]) {
 #[inline]
 fn note(call: &Call<'_>) {
     let Ok(()) = call.uses(|region, access| {
-        region.alloc.note(access, call.stream);
+        region.note(access, call.stream);
         Ok::<_, Infallible>(())
     });
 }
 
+/// What was used last of a buffer, and where.
+type Last<'a> = Option<(&'a Allocation, Span, &'a Stream)>;
+
 /// Visits what calls use that are ordered, launched and noted together: where several after one another read, or write, parts
-/// of one buffer, it counts once.
+/// of one buffer, the smallest range that has them counts once.
 #[inline]
 fn each_use<'c, 'a: 'c, E>(
     calls: impl Iterator<Item = &'c Call<'a>>,
-    mut visit: impl FnMut(&Region<'a>, Access, &'a Stream) -> Result<(), E>,
+    mut visit: impl FnMut(&'a Allocation, Span, Access, &'a Stream) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (mut read, mut written) = (None, None);
+    let (mut read, mut written): (Last<'a>, Last<'a>) = (None, None);
     for call in calls {
         call.uses(|region, access| {
             let last = if access == Access::Read { &mut read } else { &mut written };
-            let this = Some((ptr::from_ref(region.alloc), ptr::from_ref(call.stream)));
-            if *last == this {
+            let (alloc, stream) = (region.alloc, call.stream);
+            if alloc.tracker().is_solo(stream) {
                 return Ok(());
             }
-            *last = this;
-            visit(region, access, call.stream)
+            match last {
+                Some((known, span, of)) if ptr::eq(*known, alloc) && ptr::eq(*of, stream) => {
+                    *span = region.span().hull(*span);
+                    Ok(())
+                }
+                _ => last
+                    .replace((alloc, region.span(), stream))
+                    .map_or(Ok(()), |(known, span, of)| visit(known, span, access, of)),
+            }
         })?;
+    }
+    for (last, access) in [(read, Access::Read), (written, Access::Write)] {
+        last.map_or(Ok(()), |(known, span, of)| visit(known, span, access, of))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::helper;
-use crate::cuda::{Access, Mortal, Stream, Tracker};
+use crate::cuda::{Access, Mortal, Span, Stream, Tracker};
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
@@ -127,7 +127,7 @@ impl Graphs {
     /// Notes a launch on `stream`, or an attempt.
     pub(crate) fn note_launch(&self, stream: &Stream) {
         if self.are_alone() {
-            self.launched.note(Access::Write, stream);
+            self.launched.note(Span::ALL, Access::Write, stream);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cuda::{Access, Stream, Tracker};
+use crate::cuda::{Access, Span, Stream, Tracker};
 use crate::error::Result;
 
 /// The one-sided operations of one rank.
@@ -33,17 +33,17 @@ impl OneSided {
 
     /// Has `stream` wait for earlier puts and signals on other streams.
     pub(crate) fn order_given(&self, stream: &Stream) -> Result<()> {
-        self.given.order(Access::Write, stream)
+        self.given.order(Span::ALL, Access::Write, stream)
     }
 
     /// Notes a put or signal on `stream`.
     pub(crate) fn note_given(&self, stream: &Stream) {
-        self.given.note(Access::Write, stream);
+        self.given.note(Span::ALL, Access::Write, stream);
     }
 
     /// Notes a wait on `stream`.
     pub(crate) fn note_awaited(&self, stream: &Stream) {
-        self.awaited.note(Access::Read, stream);
+        self.awaited.note(Span::ALL, Access::Read, stream);
     }
 
     /// Whether all puts are done, so that windows of other ranks are not used any more.

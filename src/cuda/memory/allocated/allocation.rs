@@ -16,6 +16,7 @@ use crate::cuda::order::busy::Busy;
 use crate::cuda::order::in_flight::ENTRY;
 use crate::cuda::order::lanes::{Tracker, Uses};
 use crate::cuda::order::later;
+use crate::cuda::order::ranged::Span;
 use crate::cuda::order::recording;
 use crate::cuda::order::recording::Used;
 use crate::cuda::order::stream::Stream;
@@ -191,7 +192,7 @@ impl Allocation {
         })?;
         let made = Self::make(Address::new(ptr), bytes, device, Owner::Anybody, Kind::Pool(stream.clone()));
         // The memory exists only from this point of the stream on.
-        made.note(Access::Write, stream);
+        made.note(Span::ALL, Access::Write, stream);
         Ok(made)
     }
 
@@ -303,6 +304,15 @@ impl Allocation {
         self.bytes
     }
 
+    /// Which of the bytes that its uses speak of lie at `address`. Those of mapped memory, which may lie at several addresses, are not told apart.
+    pub(super) fn span(&self, address: Address, bytes: usize) -> Span {
+        let begin = address.ptr().addr().wrapping_sub(self.address.ptr().addr());
+        match &self.book {
+            Book::Own(_) if bytes < self.bytes && begin <= self.bytes - bytes => Span::of(begin, bytes),
+            _ => Span::ALL,
+        }
+    }
+
     /// Whether so many of its bytes are all that its lineage speaks of.
     #[inline]
     pub(crate) fn is_all(&self, bytes: usize) -> bool {
@@ -335,17 +345,17 @@ impl Allocation {
         &self.known().lineage
     }
 
-    /// Before an enqueue on `stream`, after it has made room for that: makes it wait for the conflicting accesses of other streams. The
+    /// Before an enqueue on `stream` that uses `span` of it, after it has made room for that: makes it wait for the conflicting accesses of other streams. The
     /// caller holds a borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
     #[inline]
-    pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<()> {
-        recording::order(self, access, stream)
+    pub(crate) fn order(&self, span: Span, access: Access, stream: &Stream) -> Result<()> {
+        recording::order(self, span, access, stream)
     }
 
     /// After an enqueue on `stream`, also one that failed: from now on it uses the memory.
     #[inline]
-    pub(crate) fn note(&self, access: Access, stream: &Stream) {
-        recording::note(self, access, stream);
+    pub(crate) fn note(&self, span: Span, access: Access, stream: &Stream) {
+        recording::note(self, span, access, stream);
     }
 
     /// What was enqueued last on `stream`, and noted, overwrites all of it, and reads nothing.

@@ -4,6 +4,7 @@ use super::allocation::Allocation;
 use super::known::Known;
 use crate::cuda::devices::device::Device;
 use crate::cuda::memory::basics::address::Address;
+use crate::cuda::order::ranged::Span;
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::uses::Access;
 use crate::error::Result;
@@ -17,7 +18,7 @@ impl Allocation {
 
     /// Memory that was lent is used no more: later work of `stream` comes after all uses.
     pub(crate) fn return_to(&mut self, stream: &Stream) -> Result<()> {
-        self.order(Access::Write, stream)?;
+        self.order(Span::ALL, Access::Write, stream)?;
         self.forget_uses();
         Ok(())
     }

@@ -5,6 +5,10 @@ use std::ffi::c_void;
 use super::allocation::Allocation;
 use crate::cuda::devices::device::Device;
 use crate::cuda::memory::basics::address::Address;
+use crate::cuda::order::ranged::Span;
+use crate::cuda::order::stream::Stream;
+use crate::cuda::order::uses::Access;
+use crate::error::Result;
 
 /// A range of the bytes of an allocation, at the address at which it is shown.
 ///
@@ -23,6 +27,29 @@ impl Region<'_> {
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.alloc.is_all(self.bytes)
+    }
+
+    /// Which bytes of the allocation these are.
+    #[cold]
+    pub(crate) fn span(&self) -> Span {
+        self.alloc.span(self.address, self.bytes)
+    }
+
+    /// As [`Allocation::order`], for these bytes.
+    #[inline]
+    pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<()> {
+        if self.alloc.tracker().is_solo(stream) {
+            return Ok(());
+        }
+        self.alloc.order(self.span(), access, stream)
+    }
+
+    /// As [`Allocation::note`], for these bytes.
+    #[inline]
+    pub(crate) fn note(&self, access: Access, stream: &Stream) {
+        if !self.alloc.tracker().is_solo(stream) {
+            self.alloc.note(self.span(), access, stream);
+        }
     }
 
     /// Where it begins on the device; null in an allocation of no bytes.
