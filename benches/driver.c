@@ -4,6 +4,7 @@
 //   driver hung CALL@DEVICE        does CALL return while the collective on device 0 waits?
 //   driver behind CALL@DEVICE      the same, while another thread is in cudaFreeHost as well
 //   driver queue KIND STREAMS      how many of KIND can be enqueued on so many streams that wait for the collective?
+//   driver first LIMIT CALL...     how long does each CALL take beside a host function of 2 s? LIMIT: cudaLimitStackSize, or 0
 //   driver abort DEPTH COUNT [revoke]   DEPTH all-reduces of COUNT floats on device 0 alone, then both ranks are aborted at once
 #define _GNU_SOURCE
 #include <cuda_runtime.h>
@@ -65,6 +66,9 @@ static void set_up(void) {
   }
   CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   CUDA(cudaEventCreateWithFlags(&spare_event, cudaEventDisableTiming));
+}
+
+static void all_reduce_once(void) {
   NCCL(ncclGroupStart());
   for (int rank = 0; rank < RANKS; rank++) all_reduce(rank, buffers[rank], 1024);
   NCCL(ncclGroupEnd());
@@ -224,10 +228,59 @@ static void abort_behind(int depth, size_t count, int revoke) {
          drained, now() - start_);
 }
 
+static void sleep_for_2_s(void *data) {
+  (void)data;
+  sleep(2);
+}
+
+static void call_on_both(const char *call) {
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < RANKS; rank++) {
+    float *data = buffers[rank];
+    const size_t large = MEMORY / sizeof(double);
+    if (!strcmp(call, "all_reduce")) all_reduce(rank, data, 1024);
+    if (!strcmp(call, "all_reduce_f64"))
+      NCCL(ncclAllReduce(data, data, large, ncclDouble, ncclSum, comms[rank], streams[rank]));
+    if (!strcmp(call, "broadcast")) NCCL(ncclBroadcast(data, data, 1024, ncclFloat, 0, comms[rank], streams[rank]));
+    if (!strcmp(call, "sendrecv") && rank == 0) NCCL(ncclSend(data, 1024, ncclFloat, 1, comms[0], streams[0]));
+    if (!strcmp(call, "sendrecv") && rank == 1) NCCL(ncclRecv(data, 1024, ncclFloat, 0, comms[1], streams[1]));
+  }
+  NCCL(ncclGroupEnd());
+}
+
+// A CALL that begins with + is made while the devices are idle. No operation of NCCL comes before the first.
+static void first(size_t limit, int count, char **calls) {
+  for (int rank = 0; rank < RANKS && limit > 0; rank++) {
+    cudaSetDevice(rank);
+    CUDA(cudaDeviceSetLimit(cudaLimitStackSize, limit));
+  }
+  for (int i = 0; i < count; i++) {
+    const int alone = calls[i][0] == '+';
+    cudaSetDevice(0);
+    if (!alone) {
+      CUDA(cudaLaunchHostFunc(spare[0], sleep_for_2_s, NULL));
+      usleep(100000);
+    }
+    const double start_ = now();
+    call_on_both(calls[i] + alone);
+    printf("first  limit %4zu: %-16s %s %.3f s\n", limit, calls[i] + alone, alone ? "on idle devices  " : "beside other work", now() - start_);
+    for (int rank = RANKS - 1; rank >= 0; rank--) {
+      cudaSetDevice(rank);
+      CUDA(cudaDeviceSynchronize());
+    }
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) return 2;
   setvbuf(stdout, NULL, _IOLBF, 0);
   set_up();
+  if (!strcmp(argv[1], "first")) {
+    first(strtoul(argv[2], NULL, 10), argc - 3, argv + 3);
+    fflush(stdout);
+    _exit(0);
+  }
+  all_reduce_once();
   if (!strcmp(argv[1], "queue") && argc > 3) {
     kind = argv[2];
     stream_count = atoi(argv[3]);

@@ -24,6 +24,8 @@ const FUNCTIONS: &[&str] = &[
     "cudaDeviceEnablePeerAccess",
     "cudaDeviceGetP2PAttribute",
     "cudaDeviceGetStreamPriorityRange",
+    "cudaDeviceSetLimit",
+    "cudaDeviceGetLimit",
     "cudaMemGetInfo",
     "cudaStreamCreateWithPriority",
     "cudaStreamDestroy",

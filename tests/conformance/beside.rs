@@ -9,7 +9,8 @@ use gpucomm::cuda::multicast::Multicast;
 use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::nccl::{AbortOutcome, InitOptions};
 use gpucomm::{
-    Clique, Communicator, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream, group,
+    Clique, Communicator, Device, DeviceBuffer, Error, Graph, InPlace, PinnedBuffer, ReduceOp, Result, Stream, group,
+    sys,
 };
 
 use crate::support::process::{Role, spawn_all};
@@ -331,18 +332,75 @@ fn two_aborts_at_once() {
     });
 }
 
+/// Two ranks, and for each a stream, four sums, and a stream of its device that other work occupies.
+struct Pair {
+    clique: Clique,
+    streams: Vec<Stream>,
+    sums: Vec<DeviceBuffer<f32>>,
+    others: Vec<Stream>,
+}
+
+impl Pair {
+    fn start() -> Self {
+        let devices = &places()[..2];
+        let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
+        let clique = Clique::init_all_with(devices, &options).unwrap();
+        let streams = || -> Vec<_> { devices.iter().map(|device| Stream::new(*device).unwrap()).collect() };
+        let (streams, others) = (streams(), streams());
+        let sums: Vec<_> = streams.iter().map(|stream| DeviceBuffer::from_slice(stream, &[3.0; 4]).unwrap()).collect();
+        streams.iter().for_each(|stream| stream.synchronize().unwrap());
+        Self { clique, streams, sums, others }
+    }
+
+    fn hold(&self) -> Vec<Sender<()>> {
+        self.others.iter().map(hold).collect()
+    }
+
+    fn all_reduce(&mut self) -> Result<()> {
+        let Self { clique, streams, sums, .. } = self;
+        sum_on(clique, sums, streams)
+    }
+
+    fn capture(&mut self) -> Result<Graph> {
+        let Self { clique, streams, sums, .. } = self;
+        streams[0].capture(|first| sum_on(clique, sums, &[first.clone(), first.fork(streams[1].device())?]))
+    }
+
+    fn check(&self, expected: f32) {
+        for (sums, stream) in self.sums.iter().zip(&self.streams) {
+            assert_eq!(sums.to_vec(stream).unwrap(), [expected; 4]);
+        }
+    }
+}
+
+fn sum_on(clique: &Clique, sums: &mut [DeviceBuffer<f32>], streams: &[Stream]) -> Result<()> {
+    group(|g| {
+        let ranks = clique.ranks().iter().zip(sums).zip(streams);
+        ranks.into_iter().try_for_each(|((comm, x), stream)| g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream))
+    })
+}
+
+fn is_late_for_memory(late: Result<()>) {
+    let late = late.unwrap_err();
+    assert!(matches!(late, Error::Timeout { .. }) && late.to_string().contains("NCCL_SET_STACK_SIZE"), "{late}");
+}
+
 /// What a child process does; nothing when the tests are run by hand with `--ignored`.
 #[test]
 #[ignore = "the body of child processes"]
 fn child() {
     if Role::of_this_process("starts").is_some() {
-        let (stream, other) = (Stream::new(places()[0]).unwrap(), Stream::new(places()[0]).unwrap());
-        let clique = Clique::init_all(&places()[..1]).unwrap();
-        let mut x = DeviceBuffer::from_slice(&stream, &[1.0_f32; 4]).unwrap();
-        stream.synchronize().unwrap();
+        // NCCL makes the memory when a communicator starts, which waits for the device too.
+        let other = Stream::new(places()[0]).unwrap();
         let open = hold(&other);
-        quick(slower(1.0), || clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap());
+        let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
+        is_late_for_memory(Clique::init_all_with(&places()[..2], &options).map(drop));
         drop(open);
+        let mut pair = Pair::start();
+        let open = pair.hold();
+        quick(slower(1.0), || pair.all_reduce().unwrap());
+        drop(open);
+        pair.check(6.0);
     }
 }
 
@@ -350,65 +408,78 @@ fn child() {
 #[test]
 fn a_first_operation_of_a_process_that_made_its_memory_before() {
     watched(60.0, || {
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
         let mut children = spawn_all("beside::child", "starts", 1, &[("NCCL_SET_STACK_SIZE", "1")]);
         children.remove(0).finish(slower(50.0)).assert_success();
     });
 }
 
-/// NCCL would wait inside the driver, where no deadline reaches it. So the crate waits before.
+/// NCCL would wait inside the driver, where no deadline reaches it. So the crate waits before, once for all kernels
+/// of NCCL, which need different amounts of memory.
 #[test]
 fn the_first_operation_of_a_process() {
     watched_alone(60.0, || {
-        let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
-        let clique = Clique::init_all_with(&places()[..1], &options).unwrap();
-        let (stream, other) = (Stream::new(places()[0]).unwrap(), Stream::new(places()[0]).unwrap());
-        let mut x = DeviceBuffer::from_slice(&stream, &[3.0_f32; 4]).unwrap();
-        let open = hold(&other);
-        let late = clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap_err();
-        assert!(matches!(late, Error::Timeout { .. }) && late.to_string().contains("NCCL_SET_STACK_SIZE"), "{late}");
-        let late = group(|g| g.all_reduce(clique.rank(0), InPlace(&mut x), ReduceOp::Sum, &stream)).unwrap_err();
-        assert!(matches!(late, Error::Timeout { .. }), "{late}");
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        let mut pair = Pair::start();
+        let open = pair.hold();
+        // NCCL launches no kernel for a rank alone.
+        let one = Clique::init_all(&places()[..1]).unwrap();
+        quick(slower(1.0), || one.rank(0).all_reduce_scalar(3_u32, ReduceOp::Sum, &pair.streams[0]).unwrap());
+        is_late_for_memory(pair.all_reduce());
+        is_late_for_memory(pair.clique.rank(0).all_reduce(InPlace(&mut pair.sums[0]), ReduceOp::Sum, &pair.streams[0]));
         drop(open);
         // Nothing was submitted, so the communicator goes on.
-        clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
-        assert_eq!(x.to_vec(&stream).unwrap(), [3.0; 4]);
+        pair.all_reduce().unwrap();
+        pair.check(6.0);
+        let open = pair.hold();
+        let Pair { clique, streams, sums, .. } = &mut pair;
+        quick(slower(2.0), || {
+            group(|g| {
+                let ranks = clique.ranks().iter().zip(&mut *sums).zip(&*streams);
+                ranks.into_iter().try_for_each(|((comm, x), stream)| g.broadcast(comm, InPlace(x), 1, stream))
+            })
+            .unwrap();
+        });
+        let (from, to) = sums.split_at_mut(1);
+        quick(slower(2.0), || {
+            group(|g| {
+                g.send(clique.rank(0), &from[0], 1, &streams[0])?;
+                g.recv(clique.rank(1), &mut to[0], 0, &streams[1])
+            })
+            .unwrap();
+        });
+        drop(open);
+        pair.check(6.0);
     });
 }
 
-/// CUDA makes the local memory of a graph's kernels when the graph is instantiated.
+/// CUDA would make the local memory of a graph's kernels when the graph is instantiated.
 #[test]
 fn the_first_operation_of_a_process_in_a_graph() {
     watched_alone(60.0, || {
-        let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
-        let clique = Clique::init_all_with(&places()[..1], &options).unwrap();
-        let (stream, other) = (Stream::new(places()[0]).unwrap(), Stream::new(places()[0]).unwrap());
-        let mut x = DeviceBuffer::from_slice(&stream, &[3.0_f32; 4]).unwrap();
-        stream.synchronize().unwrap();
-        let mut holder = None;
-        let late = stream.capture(|stream| {
-            clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-            holder = Some(hold(&other));
-            Ok(())
-        });
-        let late = late.unwrap_err();
-        assert!(matches!(late, Error::Timeout { .. }) && late.to_string().contains("NCCL_SET_STACK_SIZE"), "{late}");
-        let late = stream.capture(|stream| clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream));
-        assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
-        drop(holder);
-        let graph = stream.capture(|stream| clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)).unwrap();
-        // The memory has been made.
-        let open = hold(&other);
-        quick(slower(1.0), || graph.launch(&stream).unwrap());
-        quick(slower(1.0), || {
-            drop(stream.capture(|stream| clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)))
-        });
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        let mut pair = Pair::start();
+        let open = pair.hold();
+        is_late_for_memory(pair.capture().map(drop));
         drop(open);
-        assert_eq!(x.to_vec(&stream).unwrap(), [3.0; 4]);
+        let graph = pair.capture().unwrap();
+        let open = pair.hold();
+        quick(slower(1.0), || graph.launch(&pair.streams[0]).unwrap());
+        let second = quick(slower(1.0), || pair.capture().unwrap());
+        quick(slower(1.0), || second.launch(&pair.streams[0]).unwrap());
+        drop(open);
+        pair.check(12.0);
     });
 }
 
 /// A call that the driver holds up launches its kernel afterwards. So its communicator is not revoked before: a
-/// revoke frees memory that the kernel uses. Only the first operation of a process is held up.
+/// revoke frees memory that the kernel uses.
 fn inside_the_driver(end: fn(&Communicator)) {
     watched_alone(90.0, move || {
         if rank_counts(&[2]).is_empty() {
@@ -417,23 +488,39 @@ fn inside_the_driver(end: fn(&Communicator)) {
         let devices = &places()[..2];
         let options = InitOptions { timeout: slower(8.0), ..InitOptions::default() };
         let clique = Clique::init_all_with(devices, &options).unwrap();
-        let other = Stream::new(devices[0]).unwrap();
+        let mut lanes: Vec<_> = devices
+            .iter()
+            .map(|device| {
+                let stream = Stream::new(*device).unwrap();
+                let x = DeviceBuffer::from_slice(&stream, &[1_u32]).unwrap();
+                (stream, x)
+            })
+            .collect();
+        let sum = |comm: &Communicator, (stream, x): &mut (Stream, DeviceBuffer<u32>)| {
+            comm.all_reduce(InPlace(&mut *x), ReduceOp::Sum, stream)?;
+            x.to_vec(stream)
+        };
         std::thread::scope(|scope| {
-            let call = |rank: usize| {
-                let (comm, stream) = (clique.rank(rank), Stream::new(devices[rank]).unwrap());
-                comm.all_reduce_scalar(1_u32, ReduceOp::Sum, &stream)
-            };
-            let first = scope.spawn(move || call(0));
-            // It waits for the other rank, and has found the device idle.
-            std::thread::sleep(slower(0.5));
+            for (comm, lane) in clique.ranks().iter().zip(&mut lanes) {
+                scope.spawn(move || assert_eq!(sum(comm, lane).unwrap(), [2]));
+            }
+        });
+        let other = Stream::new(devices[0]).unwrap();
+        let foreign = Foreign::of(devices[0]);
+        std::thread::scope(|scope| {
             let open = hold(&other);
-            let second = scope.spawn(move || call(1));
+            // It waits for the device inside the driver, with the lock of the driver.
+            let free = scope.spawn(move || foreign.free());
+            std::thread::sleep(slower(0.5));
+            let calls = clique.ranks().iter().zip(&mut lanes);
+            let calls: Vec<_> = calls.map(|(comm, lane)| scope.spawn(move || sum(comm, lane))).collect();
             std::thread::sleep(slower(0.5));
             end(clique.rank(0));
             // An abort would have revoked the communicator by now.
             std::thread::sleep(slower(6.0));
             drop(open);
-            for call in [first, second] {
+            free.join().unwrap();
+            for call in calls {
                 let ended = call.join().unwrap();
                 assert!(ended.is_err(), "{ended:?}");
             }
@@ -441,6 +528,27 @@ fn inside_the_driver(end: fn(&Communicator)) {
         drop(clique);
         still_works(2);
     });
+}
+
+/// Memory of a program that does not use this crate for it.
+struct Foreign(Device, usize);
+
+impl Foreign {
+    fn of(device: Device) -> Self {
+        let _current = device.set_current().unwrap();
+        let mut memory = std::ptr::null_mut();
+        // SAFETY: writes a pointer to the address given.
+        let code = unsafe { sys::cudaMalloc(&raw mut memory, 1 << 20) };
+        assert_eq!(code, sys::cudaError::cudaSuccess);
+        Self(device, memory.expose_provenance())
+    }
+
+    fn free(self) {
+        let _current = self.0.set_current().unwrap();
+        // SAFETY: from cudaMalloc, and not used.
+        let code = unsafe { sys::cudaFree(std::ptr::with_exposed_provenance_mut(self.1)) };
+        assert_eq!(code, sys::cudaError::cudaSuccess);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub const ALL: &[(&[&str], &str)] = &[
     ),
     (&["ncclRedOpCreatePreMulSum"], "rounding, as with ncclAllReduce"),
     (&["cudaDeviceGetAttribute"], "attributes for which this crate does not ask are refused"),
+    (&["cudaDeviceSetLimit", "cudaDeviceGetLimit"], "limits other than that of the stack are refused"),
     (
         &["gpucommDriverEntryPoint"],
         "finds the functions for which this crate asks, and those for mapped memory; no others",

@@ -240,6 +240,9 @@ pub struct cudaGraphExecUpdateResultInfo_st {
     pub errorNode: cudaGraphNode_t,
     pub errorFromNode: cudaGraphNode_t,
 }
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct cudaLimit(pub ::std::os::raw::c_uint);
 #[repr(C)]
 #[derive(Debug)]
 pub struct ncclComm {
@@ -1024,6 +1027,11 @@ impl cudaGraphExecUpdateResult {
     pub const cudaGraphExecUpdateErrorAttributesChanged: cudaGraphExecUpdateResult = cudaGraphExecUpdateResult(
         8,
     );
+}
+impl cudaLimit {
+    pub const cudaLimitStackSize: cudaLimit = cudaLimit(0);
+    pub const cudaLimitPrintfFifoSize: cudaLimit = cudaLimit(1);
+    pub const cudaLimitMallocHeapSize: cudaLimit = cudaLimit(2);
 }
 impl ncclResult_t {
     pub const ncclSuccess: ncclResult_t = ncclResult_t(0);

@@ -46,6 +46,8 @@ unsafe extern "C" {
         leastPriority: *mut ::std::os::raw::c_int,
         greatestPriority: *mut ::std::os::raw::c_int,
     ) -> cudaError_t;
+    pub fn cudaDeviceSetLimit(limit: cudaLimit, value: usize) -> cudaError_t;
+    pub fn cudaDeviceGetLimit(pValue: *mut usize, limit: cudaLimit) -> cudaError_t;
     pub fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> cudaError_t;
     pub fn cudaStreamCreateWithPriority(
         pStream: *mut cudaStream_t,

@@ -138,7 +138,7 @@ plain! {
     [T] *mut T, [T] *const T,
     [] u8, [] c_ushort, [] c_int, [] c_uint, [] c_long, [] c_ulonglong, [] usize, [] isize,
     [] types::cudaHostFn_t,
-    [] types::cudaDeviceAttr, [] types::cudaDeviceP2PAttr, [] types::cudaMemcpyKind, [] types::cudaStreamCaptureMode,
+    [] types::cudaDeviceAttr, [] types::cudaDeviceP2PAttr, [] types::cudaLimit, [] types::cudaMemcpyKind, [] types::cudaStreamCaptureMode,
     [] types::CUmemAllocationGranularity_flags, [] types::CUmemAllocationHandleType,
     [] types::ncclCommMemStat_t, [] types::ncclDataType_t, [] types::ncclRedOp_t, [] types::ncclScalarResidence_t,
     [] types::ncclUniqueId,

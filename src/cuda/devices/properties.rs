@@ -5,6 +5,8 @@ use std::ffi::{CStr, c_char};
 use super::attribute::DeviceAttribute;
 use super::check::check_on;
 use super::device::Device;
+#[cfg(feature = "nccl")]
+use super::settle::undisturbing;
 use super::thread::outside_host_functions;
 use crate::error::Result;
 use crate::sys;
@@ -125,6 +127,23 @@ impl Device {
         };
         check_on(self.ordinal(), "cudaDeviceGetAttribute", code)?;
         Ok(value)
+    }
+
+    /// Wraps `cudaDeviceGetLimit` and `cudaDeviceSetLimit`: `cudaLimitStackSize` is at least so many bytes afterwards, and CUDA has
+    /// made the local memory for it. Waits for the device.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn raise_stack_limit(self, operation: &'static str, bytes: usize) -> Result<()> {
+        let limit = sys::cudaLimit::cudaLimitStackSize;
+        let _current = self.make_current(operation)?;
+        undisturbing(|| {
+            let mut now = 0;
+            // SAFETY: writes one number to the address given.
+            let code = unsafe { sys::cudaDeviceGetLimit(&raw mut now, limit) };
+            check_on(self.ordinal(), "cudaDeviceGetLimit", code)?;
+            // SAFETY: the function takes two numbers.
+            let code = unsafe { sys::cudaDeviceSetLimit(limit, now.max(bytes)) };
+            check_on(self.ordinal(), "cudaDeviceSetLimit", code)
+        })
     }
 
     /// Wraps `cudaDeviceGetAttribute`: the compute capability, major and minor.

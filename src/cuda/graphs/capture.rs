@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::captured::capture;
+use super::executable::Executable;
 use super::graph::Graph;
 use crate::cuda::devices::device::Device;
 use crate::cuda::order::recording::{Recording, follow};
@@ -90,7 +91,7 @@ impl Stream {
     pub fn try_capture<E: From<Error>>(&self, f: impl FnOnce(&Stream) -> Result<(), E>) -> Result<Graph, E> {
         let device = self.device();
         let captured = capture(device, f)?;
-        let executable = captured.instantiate(device)?;
+        let executable = Executable::of(&captured.template, device)?;
         Ok(Graph::new(executable, device, captured))
     }
 

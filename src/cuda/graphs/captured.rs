@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::executable::{Executable, Template};
+use super::executable::Template;
 use crate::cuda::devices::device::Device;
 use crate::cuda::devices::owners;
 use crate::cuda::order::capture::Capture;
@@ -17,20 +17,6 @@ pub(super) struct Captured {
     pub(super) party: Option<Arc<dyn Party>>,
     /// What it costs in the queue of a stream.
     pub(super) cost: u64,
-}
-
-impl Captured {
-    /// Makes what CUDA launches.
-    pub(super) fn instantiate(&self, device: Device) -> Result<Executable> {
-        if let Some(party) = &self.party {
-            party.before_instantiation()?;
-        }
-        let executable = Executable::of(&self.template, device)?;
-        if let Some(party) = &self.party {
-            party.instantiated();
-        }
-        Ok(executable)
-    }
 }
 
 /// Captures what `f` enqueues.

@@ -1,10 +1,11 @@
 //! Launching graphs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::graph::{Graph, Shared};
 use super::life::LAUNCH;
-use crate::cuda::order::gate;
+use crate::cuda::order::gate::{self, Entered};
 use crate::cuda::order::recording::{Kept, Launch, note, order};
 use crate::cuda::order::stream::Stream;
 use crate::cuda::order::turns::{LaunchTurns, Waits, outside_of_lending};
@@ -53,7 +54,8 @@ impl Graph {
             return Err(error);
         }
         outside_of_lending(LAUNCH)?;
-        let mut launch = OneLaunch { shared, stream, read: Vec::new(), launched: false, turns: LaunchTurns::default() };
+        let (read, turns) = (Vec::new(), LaunchTurns::default());
+        let mut launch = OneLaunch { shared, stream, read, launched: false, turns, entered: None };
         match &shared.party {
             Some(party) => party.launch(stream, &mut launch),
             None => {
@@ -76,6 +78,8 @@ struct OneLaunch<'l> {
     launched: bool,
     /// Until it is noted what the launch uses, and where that comes from.
     turns: LaunchTurns<'l>,
+    /// The gate of the device.
+    entered: Option<Entered>,
 }
 
 impl OneLaunch<'_> {
@@ -89,6 +93,11 @@ impl OneLaunch<'_> {
             }
             self.read.iter().for_each(|origins| carry::mingle(origins, kept.used().lineage()));
         }
+    }
+
+    /// How long the launch waits for others.
+    fn timeout(&self) -> Duration {
+        self.shared.party.as_ref().map_or_else(default_timeout, |party| party.timeout())
     }
 
     fn written(&self) -> impl Iterator<Item = &Kept> {
@@ -105,27 +114,29 @@ impl Launch for OneLaunch<'_> {
         let party = self.shared.party.as_ref();
         let waits = Waits {
             operation: LAUNCH,
-            timeout: || party.map_or_else(default_timeout, |party| party.timeout()),
+            timeout: || self.timeout(),
             refusal: || party.and_then(|party| party.refusal()),
         };
         self.turns = LaunchTurns::take(&waits, self.shared.trackers())?;
         let history = self.stream.history();
         let read = self.shared.memory.iter().filter(|kept| !kept.is_fresh());
         self.read = read.filter_map(|kept| carry::reads(own, history, [Some(kept.used().lineage())])).collect();
-        self.shared.memory.iter().try_for_each(|kept| order(kept.used(), kept.access(), self.stream))
+        self.shared.memory.iter().try_for_each(|kept| order(kept.used(), kept.span(), kept.access(), self.stream))?;
+        // Not while a thread counts as being inside NCCL.
+        self.entered = Some(gate::enter(LAUNCH, self.stream.device(), self.timeout())?);
+        Ok(())
     }
 
     fn enqueue(&mut self) -> Result<()> {
         let (shared, stream) = (self.shared, self.stream);
-        let timeout = shared.party.as_ref().map_or_else(default_timeout, |party| party.timeout());
-        let _entered = gate::enter(LAUNCH, stream.device(), timeout)?;
+        let (timeout, _entered) = (self.timeout(), self.entered.take());
         // SAFETY: the memory is kept alive by the graph, and by its uses, which are noted below; it was just ordered. Those who have to do
         // with the launch are ready: the handles of communicators are live, for who ends them ends their graphs before, and the ranks agree.
         let done = unsafe { shared.life.launch(stream, timeout) };
         stream.count(shared.cost);
         // A graph may hold host functions and kernels of the user.
         stream.in_flight().note_other_work();
-        shared.memory.iter().for_each(|kept| note(kept.used(), kept.access(), stream));
+        shared.memory.iter().for_each(|kept| note(kept.used(), kept.span(), kept.access(), stream));
         done
     }
 

@@ -1,6 +1,7 @@
 //! Graphs that change.
 
 use super::captured::capture;
+use super::executable::Executable;
 use super::graph::Graph;
 use crate::cuda::order::stream::Stream;
 use crate::error::Result;
@@ -43,9 +44,9 @@ impl Graph {
                 // As it was, should there be no other.
                 self.shared().life.put_back(executable);
                 told?;
-                captured.instantiate(device)?
+                Executable::of(&captured.template, device)?
             }
-            None => captured.instantiate(device)?,
+            None => Executable::of(&captured.template, device)?,
         };
         *self = Self::new(executable, device, captured);
         Ok(())

@@ -20,7 +20,7 @@ use crate::shared_deadline::SharedDeadline;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits until all ranks have come that `plan` needs. Returns those that go on, with what they ask
-/// for.
+/// for. A revoke ends the wait if the communicator was active when the call began.
 ///
 /// # Errors
 /// [`Failure::Retryable`] if this rank gives up and no other relies on it.
@@ -29,11 +29,10 @@ pub(super) fn meet<'a>(
     inner: &'a Inner,
     checked: &OverExchange,
     (plan, place): (&Plan, &Place),
+    was_active: bool,
     promised: &mut Promised<'a>,
 ) -> Result<Vec<(usize, Place)>, Failure> {
     let deadline = SharedDeadline::within(inner.timeout());
-    // A revoke ends the wait of a call that began before it.
-    let was_active = inner.is_active();
     let over = || if was_active { inner.refusal(operation) } else { inner.ended_error(operation) };
     let party = match plan.signature() {
         Some(signature) => {
@@ -49,7 +48,7 @@ pub(super) fn meet<'a>(
         None => {
             // A rank that is not ready does not let the others rely on it. A revoke that comes later waits until this rank has
             // entered NCCL, or has withdrawn: otherwise the others would wait for it there.
-            promise(operation, inner, promised, &deadline).map_err(Failure::late)?;
+            promise(operation, inner, promised, &deadline).map_err(Failure::late_to_divide)?;
             return outside_of_sequence(operation, inner, checked, (plan, place), &over, &deadline)
                 .inspect(|_| inner.issued.compares_no_more());
         }
@@ -116,7 +115,7 @@ fn outside_of_sequence(
         let Some(error) = over().or_else(|| deadline.expired().then(late)) else { continue };
         return match checked.withdraw(operation, &arrival) {
             Ok(Some(party)) => Ok(party),
-            Ok(None) => Err(Failure::late(comparison.failed(error))),
+            Ok(None) => Err(Failure::late_to_divide(comparison.failed(error))),
             // Nobody knows whether the others go on with this one.
             Err(Error::Timeout { .. }) => Err(Failure::Fatal(comparison.failed(error))),
             Err(ended) => Err(ended.into()),

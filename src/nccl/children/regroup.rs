@@ -142,15 +142,17 @@ pub(super) fn regroup(
         members.iter().try_for_each(|inner| inner.local_ranks.growth.refuse(operation))?;
     }
     let active: Vec<_> = members.iter().copied().filter(|inner| inner.is_active()).collect();
+    // A revoke ends the wait of a call that began before it. A revoked communicator does not grow.
+    let are_active = grows || active.len() == members.len();
     wait_idle(operation, &active)?;
     let refs: Vec<&Inner> = members.iter().map(|inner| &***inner).collect();
     let made = restoring(|| -> Result<_, Failure> {
-        let mut locked = begin_calls_to_divide(&refs, operation).map_err(Failure::late)?;
+        let mut locked = begin_calls_to_divide(&refs, operation, are_active).map_err(Failure::late_to_divide)?;
         if grows {
             refs.iter().zip(&locked).try_for_each(|(inner, guard)| shares_nothing(operation, inner, guard))?;
         }
         let places: Vec<_> = brings.iter().map(|bring| bring.place.clone()).collect();
-        let (promised, parties) = meet(operation, &refs, plan, &places)?;
+        let (promised, parties) = meet(operation, &refs, plan, &places, are_active)?;
         if let Some(verdict) = parties.iter().find_map(|party| regroup::dispute(party)) {
             return Err(verdict.error(operation).into());
         }
@@ -192,10 +194,7 @@ pub(super) fn regroup(
             Trouble::of(refs.iter().map(|inner| (*inner, &error))).write();
             Err(error)
         }
-        Err(Failure::Fatal(error)) | Ok(Err(error)) => {
-            let interruptible = active.len() == members.len();
-            Err(failed(&refs, operation, interruptible, error))
-        }
+        Err(Failure::Fatal(error)) | Ok(Err(error)) => Err(failed(&refs, operation, are_active, error)),
         Ok(Ok(made)) => made,
     }
 }
@@ -244,15 +243,15 @@ struct Waiting<'a> {
     comparison: Comparison,
 }
 
-/// Waits until all ranks have come that `plan` needs. The locks of `members` are held.
+/// Waits until all ranks have come that `plan` needs. The locks of `members` are held. A revoke ends the wait if they
+/// were all active when the call began.
 pub(super) fn meet<'a>(
     operation: &'static str,
     members: &[&'a Inner],
     plan: &Plan,
     places: &[regroup::Place],
+    are_active: bool,
 ) -> Result<(Promised<'a>, Vec<Party>), Failure> {
-    // A revoke ends the wait of a call that began before it.
-    let are_active = members.iter().all(|inner| inner.is_active());
     let mut promised = Promised::default();
     let mut waiting: SmallVec<[Waiting<'a>; 4]> = SmallVec::new();
     let mut parties = vec![Party::new(); members.len()];
@@ -266,8 +265,14 @@ pub(super) fn meet<'a>(
             }
             None => match inner.validation.over_exchange() {
                 Some(checked) => {
-                    parties[at] =
-                        across_processes::meet(operation, inner, checked, (plan, &places[at]), &mut promised)?;
+                    parties[at] = across_processes::meet(
+                        operation,
+                        inner,
+                        checked,
+                        (plan, &places[at]),
+                        are_active,
+                        &mut promised,
+                    )?;
                 }
                 // Ranks that do not compare meet in NCCL.
                 None if inner.promise_division() => promised.add(inner),
@@ -322,10 +327,7 @@ pub(super) fn meet<'a>(
             let ranks: SmallVec<[usize; 4]> = waiting.iter().map(|one| one.inner.rank).collect();
             if waiting.first().is_none_or(|one| one.in_process.regroup.leave(&ranks)) {
                 let failed = |error, one: &mut Waiting<'_>| one.comparison.failed(error);
-                let error = waiting.iter_mut().fold(error, failed);
-                // A revoke leaves a communicator of which others can be made.
-                let is_revoked = matches!(error, Error::Revoked { .. });
-                return Err(if is_revoked { Failure::Retryable(error) } else { Failure::late(error) });
+                return Err(Failure::late_to_divide(waiting.iter_mut().fold(error, failed)));
             }
         }
         backoff(round);

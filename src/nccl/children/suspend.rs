@@ -80,7 +80,7 @@ pub(crate) fn resume(operation: &'static str, members: &[&Arc<Inner>]) -> Result
     let locked = begin_calls_to_resume(&refs, operation)?;
     let resumed = restoring(|| {
         let (_promised, _) =
-            meet(operation, &refs, &Plan::Resume, &vec![None; refs.len()]).map_err(Failure::into_error)?;
+            meet(operation, &refs, &Plan::Resume, &vec![None; refs.len()], false).map_err(Failure::into_error)?;
         let ranks = make(operation, members, &helper, Ask::Resume)?;
         // As a start: they are about to enqueue on devices where NCCL may free others.
         let devices: Vec<_> = ranks.iter().map(|inner| inner.device).collect();

@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::graph_usage;
 use super::part::Part;
-use super::{first_launch, graph_usage};
 use crate::cuda::{Mortal, Recording, Stream};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
@@ -97,18 +97,6 @@ impl Captured {
             open.len() - 1
         });
         open[at].add(call);
-    }
-
-    /// Waits for the devices on which no operation of this process has been launched: to instantiate a graph
-    /// makes the local memory of its kernels.
-    pub(super) fn wait_for_devices(&self) -> Result<()> {
-        let inners: Vec<_> = self.open().iter().map(|part| Arc::clone(&part.inner)).collect();
-        inners.iter().try_for_each(|inner| first_launch::wait_for_graph(inner))
-    }
-
-    /// The local memory of its kernels has been made.
-    pub(super) fn note_instantiated(&self) {
-        self.open().iter().for_each(|part| first_launch::instantiated(part.inner.device));
     }
 
     /// The capture is over, of which `graph` came.

@@ -165,7 +165,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         _ => inner.one_sided.order_given(stream)?,
     }
     if let What::Put(_, put) = what {
-        put.local.alloc.order(Access::Read, stream)?;
+        put.local.order(Access::Read, stream)?;
     }
     inner.recent.keep(inner.record(guard.works.next(), what.head(), operation, stream.serial()));
     // SAFETY: the handle is live during a visit. What is put was just ordered, and the window was looked up under the lock. The part of the
@@ -176,7 +176,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
     let mut windows = Vec::new();
     match what {
         What::Put(_, put) => {
-            put.local.alloc.note(Access::Read, stream);
+            put.local.note(Access::Read, stream);
             inner.one_sided.note_given(stream);
         }
         What::Signal(_) => inner.one_sided.note_given(stream),
@@ -186,7 +186,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
                 Some(region) => {
                     // Whatever uses it later, on whatever stream, comes after this wait. What came before need not: the peer may long have
                     // written there.
-                    region.alloc.note(Access::Write, stream);
+                    region.note(Access::Write, stream);
                     written.push(region.alloc.lineage());
                 }
                 None => windows = inner.windows.memory(),

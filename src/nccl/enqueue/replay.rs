@@ -57,14 +57,6 @@ impl Party for Captured {
         })
     }
 
-    fn before_instantiation(&self) -> Result<()> {
-        self.wait_for_devices()
-    }
-
-    fn instantiated(&self) {
-        self.note_instantiated();
-    }
-
     fn timeout(&self) -> Duration {
         self.parts().first().map_or_else(default_timeout, |part| part.inner.timeout())
     }

@@ -59,7 +59,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     captured::check(call)?;
     let _waits = SharedDeadline::begin();
     make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
-    let first = first_launch::wait(call)?;
+    first_launch::wait(call)?;
     let (mut guard, handle) = inner.begin_call(call.operation)?;
     captured::wait_for_launches(call)?;
     let read = call.origins(&guard.works);
@@ -81,7 +81,6 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
         drop(guard);
         return Err(failed_call::end(&[inner], call.operation, error));
     }
-    first_launch::launched(first);
     Ok(())
 }
 
@@ -132,7 +131,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         let cost = if fits { *cost } else { LAUNCH };
         make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
     }
-    let first_ones = first_launch::wait_for_all(calls)?;
+    calls.iter().try_for_each(first_launch::wait)?;
     let launched = {
         let mut locked = LockedAll::new();
         for inner in &inners {
@@ -166,9 +165,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         })
     };
     // After the locks are released: an abort takes them.
-    launched.map_err(|error| failed_call::end(&inners, operation, error))?;
-    first_launch::launched(first_ones);
-    Ok(())
+    launched.map_err(|error| failed_call::end(&inners, operation, error))
 }
 
 /// The communicators of `calls`, in the order in which every thread locks them, so that two groups never wait for each other.

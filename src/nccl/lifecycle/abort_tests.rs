@@ -62,21 +62,22 @@ fn a_blocked_call_is_interrupted_at_once() {
     assert_eq!(is_revoked_beside_a_call(true, Duration::from_millis(500)), interrupt::IS_POSSIBLE);
 }
 
-/// A thread that was promised a visit, and waits for something else before, is not inside NCCL.
+/// A thread that was promised a visit, and waits for something else before, is not inside NCCL. It does not enter later.
 #[test]
-fn a_promise_is_not_interrupted() {
+fn a_promise_that_is_not_used_is_broken() {
     let _alone = last_device();
     let clique = clique(1);
     let inner = clique.rank(0).inner();
     assert!(inner.promise());
+    assert!(inner.promise_division());
     aborted(&clique);
-    let revoked = thread::scope(|scope| {
-        let revoked = scope.spawn(|| ready(inner));
-        thread::sleep(BLOCKED + SOON * 3);
-        inner.redeem();
-        revoked.join().unwrap()
-    });
-    assert!(!revoked);
+    let begin = std::time::Instant::now();
+    let revoked = ready(inner);
+    assert!(!revoked && begin.elapsed() >= BLOCKED, "{:?}", begin.elapsed());
+    inner.begin_visit("test").expect_err("the promise is broken");
+    inner.redeem();
+    inner.begin_visit("test").expect_err("the promise is broken");
+    inner.redeem();
     free(slice::from_ref(inner), revoked);
 }
 

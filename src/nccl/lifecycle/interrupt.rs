@@ -11,13 +11,13 @@
 //! Nothing may be freed before the revoke has returned: it goes on using the communicator when the
 //! threads that it woke have left.
 //!
-//! A call may also wait inside the driver, which the flag does not end: for example, the first launch
-//! of a kernel that needs more local memory than any before it waits for the whole device. When the
-//! other work there is done, the call launches its kernel, which uses what a revoke has freed
-//! meanwhile. So no rank of a process is revoked while a thread inside one of them may wait for a host
-//! function: [`waits_in_driver`]. A kernel of the user's that runs for longer than [`BLOCKED`] has the
-//! same effect and is not waited for: work that looks like it may wait for this very communicator,
-//! and would then wait for ever.
+//! A call may also wait inside the driver, which the flag does not end: for example, behind a `cudaFree`
+//! of another library, which waits for the whole device with the driver's lock. When the work there is
+//! done, the call launches its kernel, which uses what a revoke has freed meanwhile. So no rank of a
+//! process is revoked while a thread inside one of them may wait for a host function: [`waits_in_driver`]. A
+//! kernel of the user's that runs for longer than [`BLOCKED`] has the same effect and is not
+//! waited for: work that looks like it may wait for this very communicator, and would then wait for
+//! ever.
 //!
 //! A revoke takes the flag back when it is done, and works once. A thread that is not waiting for a
 //! peer then, but comes to that later, out of a slow call of the driver, waits for ever. So a call
@@ -72,18 +72,21 @@ impl<'a> Interruption<'a> {
     }
 
     /// Whether a thread is inside that does not leave by itself, and has not for so long. A thread that was
-    /// promised a visit and has not begun it waits for something else, with a deadline, and enters
-    /// NCCL afterwards.
+    /// promised a visit for so long, and has not begun it, waits for a store that does not
+    /// answer: its promise is broken.
     pub(super) fn is_due(&self) -> bool {
-        self.is_blocked() && !waits_in_driver(self.inner)
-    }
-
-    fn is_blocked(&self) -> bool {
         let visit = self.inner.visit();
         if visit != self.seen.get().0 {
             self.seen.set((visit, Deadline::after(BLOCKED)));
         }
-        visit % 2 == 1 && (self.seen.get().1.expired() || self.inner.is_stuck())
+        let is_late = self.seen.get().1.expired();
+        if visit % 2 == 1 {
+            return (is_late || self.inner.is_stuck()) && !waits_in_driver(self.inner);
+        }
+        if is_late && !self.inner.is_left() {
+            self.inner.break_promises();
+        }
+        false
     }
 }
 

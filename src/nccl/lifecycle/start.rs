@@ -32,6 +32,7 @@ use crate::nccl::setup::begun;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
+use crate::nccl::setup::local_memory;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::order::Sharing;
@@ -225,8 +226,12 @@ impl Start {
         let made = Made::new(ranks.clone(), Arc::clone(&local_ranks), grows.is_some());
         // Without a buffer: a start that is too late stays with its thread, which aborts it.
         let (sender, receiver) = mpsc::sync_channel(0);
+        let devices: Vec<_> = ranks.iter().map(|(_, device)| *device).collect();
+        // So the caller learns of it.
+        let soon = Deadline::after(deadline.remaining().saturating_sub(3 * LOOK));
         helpers[0].run(move || {
-            let _ = sender.send(made.start(&ids, size, &config));
+            let idle = local_memory::before_start(operation, &devices, &soon);
+            let _ = sender.send(idle.and_then(|()| made.start(&ids, size, &config)));
         });
         let (timeout, force_windows) = (options.timeout, options.config.forces_windows());
         Ok(Starting {

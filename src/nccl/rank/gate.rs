@@ -12,7 +12,8 @@
 //!
 //! If the calls of several ranks wait for each other inside NCCL, either all of them enter or none:
 //! each is promised its visit before the first begins. The gate promises nothing once it is shut. A
-//! promise that was given is waited for like a visit.
+//! promise that was given is waited for like a visit, unless it is broken: a thread that has a promise and
+//! stays outside for long waits for a store that does not answer.
 //!
 //! Communicators that share resources have one lock: one thread is inside any of them at a time.
 //! Each has its own door and visits.
@@ -28,8 +29,11 @@ use smallvec::SmallVec;
 use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::rank::name::{pack, unpack};
 
-/// The bit of `door` that says that the gate is shut. The other bits count promises.
+/// The bit of `door` that says that the gate is shut.
 const SHUT: u32 = 1 << 31;
+
+/// The bit that says that promises are broken. The other bits count promises.
+const BROKEN: u32 = 1 << 30;
 
 /// A lock that several gates share. It has a cache line of its own.
 #[derive(Debug)]
@@ -122,7 +126,8 @@ impl<T> Gate<T> {
         // Sequentially consistent, as all accesses of `shut` and `is_empty` are: either this thread
         // sees that the gate is shut, or the thread that shuts it sees this visit.
         self.visits.swap(visit + 1, Ordering::SeqCst);
-        if self.door.load(Ordering::SeqCst) == SHUT {
+        let door = self.door.load(Ordering::SeqCst);
+        if door & SHUT != 0 && (door & BROKEN != 0 || door == SHUT) {
             self.end_visit();
             return false;
         }
@@ -151,7 +156,18 @@ impl<T> Gate<T> {
 
     /// Takes a promise back: its visits are over, or will not be made.
     pub(crate) fn redeem(&self) {
-        self.door.fetch_sub(1, Ordering::SeqCst);
+        let less = |door: u32| match door - 1 {
+            // The last one: promises that are given from now on hold.
+            door if door & !(SHUT | BROKEN) == 0 => Some(door & SHUT),
+            door => Some(door),
+        };
+        let _ = self.door.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+    }
+
+    /// Breaks the promises that were given, if the gate is shut: visits that have not begun do not begin.
+    pub(crate) fn break_promises(&self) {
+        let broken = |door: u32| (door & SHUT != 0 && door != SHUT).then_some(door | BROKEN);
+        let _ = self.door.fetch_update(Ordering::SeqCst, Ordering::SeqCst, broken);
     }
 
     /// Runs `ask` beside calls of other threads. `None` if the gate is shut. `ask` must neither
@@ -171,7 +187,8 @@ impl<T> Gate<T> {
 
     /// Whether no thread is inside, nor was promised a visit. Stays so once the gate is shut.
     pub(crate) fn is_empty(&self) -> bool {
-        let promised = self.door.load(Ordering::SeqCst) & !SHUT != 0;
+        let door = self.door.load(Ordering::SeqCst);
+        let promised = door & BROKEN == 0 && door & !SHUT != 0;
         !promised && self.visits.load(Ordering::SeqCst).is_multiple_of(2) && self.readers.load(Ordering::SeqCst) == 0
     }
 

@@ -118,6 +118,11 @@ impl Inner {
         self.gate.redeem();
     }
 
+    /// Breaks the promises of threads that have not begun a visit: the communicator is aborted or revoked.
+    pub(crate) fn break_promises(&self) {
+        self.gate.break_promises();
+    }
+
     /// Runs `ask` on the live handle, without the lock, beside calls of other threads. `None` if
     /// the gate is shut. `ask` must not block.
     pub(crate) fn beside<R>(&self, ask: impl FnOnce(Handle) -> R) -> Option<R> {

@@ -7,6 +7,7 @@ pub(crate) mod determinism;
 pub(crate) mod environment;
 mod fields;
 pub(crate) mod init_options;
+pub(crate) mod local_memory;
 mod numbers;
 pub(crate) mod rank_device;
 pub(crate) mod unique_id;

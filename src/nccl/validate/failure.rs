@@ -22,6 +22,12 @@ impl Failure {
         }
     }
 
+    /// The same of a rank that makes other communicators. After a revoke, here or elsewhere, they can still be
+    /// made of this one.
+    pub(crate) fn late_to_divide(error: Error) -> Self {
+        if let Error::Revoked { .. } = error { Self::Retryable(error) } else { Self::late(error) }
+    }
+
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Retryable(error) | Self::Fatal(error) => error,

@@ -38,11 +38,17 @@ impl Inner {
         Ok(())
     }
 
-    /// The lock, as long as the communicator is active, or was revoked and has stopped: for who makes others of it.
-    pub(crate) fn begin_call_to_divide(&self, operation: &'static str) -> Result<Locked<'_, Guarded>> {
+    /// The lock, as long as the communicator is active or, unless it `was_active` before, was revoked and has stopped: for
+    /// who makes others of it.
+    pub(crate) fn begin_call_to_divide(
+        &self,
+        operation: &'static str,
+        was_active: bool,
+    ) -> Result<Locked<'_, Guarded>> {
         let deadline = SharedDeadline::within(self.timeout());
         let locked = deadline.until(|| {
-            self.ended_error(operation).or_else(|| self.suspended_error(operation)).map_or(Ok(()), Err)?;
+            let ended = if was_active { self.refusal(operation) } else { self.ended_error(operation) };
+            ended.or_else(|| self.suspended_error(operation)).map_or(Ok(()), Err)?;
             // What stops it has no lock, and a call that is being stopped may have it.
             let still = self.is_active() || self.has_stopped();
             Ok(self.try_lock().filter(|_| still))
@@ -92,12 +98,13 @@ pub(crate) fn begin_calls<'a>(members: &[&'a Inner], operation: &'static str) ->
     in_order(members, |inner| inner.begin_call(operation))
 }
 
-/// The same, where they may have been revoked: for who makes others of them.
+/// The same where they may have been revoked, unless they `were_active` before: for who makes others of them.
 pub(crate) fn begin_calls_to_divide<'a>(
     members: &[&'a Inner],
     operation: &'static str,
+    were_active: bool,
 ) -> Result<Vec<Locked<'a, Guarded>>> {
-    in_order(members, |inner| inner.begin_call_to_divide(operation))
+    in_order(members, |inner| inner.begin_call_to_divide(operation, were_active))
 }
 
 /// The same, where they are suspended.

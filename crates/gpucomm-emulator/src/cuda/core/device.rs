@@ -32,8 +32,10 @@ pub(crate) struct Device {
     waits: AtomicU64,
     /// See [`crate::cuda::core::device`].
     pub driver: RwLock<()>,
-    /// This process has launched a kernel of NCCL here.
-    communicated: AtomicBool,
+    /// The bytes of local memory for each thread that this process has made here.
+    local_memory: AtomicUsize,
+    /// `cudaLimitStackSize`.
+    stack_limit: AtomicUsize,
     channels: [Channel; CHANNELS],
     /// How many streams were ever made.
     made: AtomicUsize,
@@ -133,7 +135,8 @@ impl Device {
             begun: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             driver: RwLock::new(()),
-            communicated: AtomicBool::new(false),
+            local_memory: AtomicUsize::new(STACK_LIMIT),
+            stack_limit: AtomicUsize::new(STACK_LIMIT),
             channels: Default::default(),
             made: AtomicUsize::new(0),
             legacy: OnceLock::new(),
@@ -273,16 +276,29 @@ pub(crate) fn wait_for_device(device: &Device) {
     device.synchronize();
 }
 
-/// Waits for the device before the first kernel of NCCL: it needs more local memory than any before it. As was seen on H200s, the
+/// The limit of the stack of CUDA unless a program sets it, in bytes.
+const STACK_LIMIT: usize = 1024;
+
+/// Makes so many bytes of local memory for each thread, for a kernel that needs more than any before it. As was seen on H200s, the
 /// driver then waits for everything on the device, and holds its lock. Returns how long that took. Unit tests of this crate occupy
 /// devices before their first operation, so it does nothing there.
-#[cfg(feature = "nccl")]
-pub(crate) fn make_local_memory(device: &Device) -> Duration {
+pub(crate) fn make_local_memory(device: &Device, bytes: usize) -> Duration {
     let begin = Instant::now();
-    if !cfg!(test) && settings().driver_lock > 0 && !device.communicated.swap(true, Ordering::AcqRel) {
+    if !cfg!(test) && settings().driver_lock > 0 && device.local_memory.fetch_max(bytes, Ordering::AcqRel) < bytes {
         wait_for_device(device);
     }
     begin.elapsed()
+}
+
+/// Wraps `cudaDeviceSetLimit`, for the size of the stack.
+pub(crate) fn set_stack_limit(device: &Device, bytes: usize) {
+    device.stack_limit.store(bytes, Ordering::Relaxed);
+    make_local_memory(device, bytes);
+}
+
+/// Wraps `cudaDeviceGetLimit`, for the size of the stack.
+pub(crate) fn stack_limit(device: &Device) -> usize {
+    device.stack_limit.load(Ordering::Relaxed)
 }
 
 /// Waits for one device after the other.

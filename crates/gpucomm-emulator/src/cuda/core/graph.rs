@@ -77,7 +77,7 @@ pub(crate) fn instantiate(graph: cudaGraph_t, flags: u64) -> Result<cudaGraphExe
     }
     let plan = find(graph)?;
     // As was seen on H200s: the driver makes the memory here, and not at the first launch.
-    plan.need_local_memory().for_each(|device| _ = make_local_memory(device));
+    plan.local_memory().for_each(|(device, bytes)| _ = make_local_memory(device, bytes));
     let state = State { lanes: Arc::new(Lanes::of(plan)), looked: false, last: None };
     EXECS.insert(Arc::new(Exec(Mutex::new(state)))).ok_or(cudaError::cudaErrorMemoryAllocation)
 }

@@ -21,8 +21,8 @@ pub(crate) trait AnyWork: Send + Sync {
     fn name(&self) -> &'static str;
     /// See [`Work::fixed`].
     fn fixed(&self) -> String;
-    /// See [`Work::needs_local_memory`].
-    fn needs_local_memory(&self) -> bool;
+    /// See [`Work::local_memory`].
+    fn local_memory(&self) -> usize;
     /// See [`Work::start`].
     fn start(&self) -> Result<Box<dyn Run>, cudaError>;
 }
@@ -36,8 +36,8 @@ impl<W: Work> AnyWork for W {
         Work::fixed(self)
     }
 
-    fn needs_local_memory(&self) -> bool {
-        Work::needs_local_memory(self)
+    fn local_memory(&self) -> usize {
+        Work::local_memory(self)
     }
 
     fn start(&self) -> Result<Box<dyn Run>, cudaError> {
@@ -127,9 +127,9 @@ impl Plan {
         self.nodes.len() - 1
     }
 
-    /// The devices of kernels that need more local memory than those of the user.
-    pub fn need_local_memory(&self) -> impl Iterator<Item = &'static Device> {
-        self.nodes.iter().filter(|node| node.work.needs_local_memory()).map(|node| node.device)
+    /// The local memory that its kernels need, in bytes, and where.
+    pub fn local_memory(&self) -> impl Iterator<Item = (&'static Device, usize)> {
+        self.nodes.iter().map(|node| (node.device, node.work.local_memory()))
     }
 
     /// The number of nodes.

@@ -26,9 +26,9 @@ pub(crate) trait Work: Send + Sync + 'static {
         String::new()
     }
 
-    /// Whether it is a kernel that needs more local memory than those of the user.
-    fn needs_local_memory(&self) -> bool {
-        false
+    /// The bytes of local memory that a thread of its kernel needs.
+    fn local_memory(&self) -> usize {
+        0
     }
 
     /// A run of it, which can be enqueued now. Fails where it uses what is no more.

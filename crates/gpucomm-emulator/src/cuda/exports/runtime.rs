@@ -91,6 +91,24 @@ exports! { DEVICES: abi;
         Ok(())
     }
 
+    Free fn cudaDeviceSetLimit(limit: cudaLimit, value: usize) {
+        if limit != cudaLimit::cudaLimitStackSize {
+            report::line(format!("cudaDeviceSetLimit: limit {} is not emulated", limit.0));
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        device::set_stack_limit(current()?, value);
+        Ok(())
+    }
+
+    Free fn cudaDeviceGetLimit(value: Out<usize>, limit: cudaLimit) {
+        if limit != cudaLimit::cudaLimitStackSize {
+            report::line(format!("cudaDeviceGetLimit: limit {} is not emulated", limit.0));
+            return Err(cudaError::cudaErrorInvalidValue);
+        }
+        value.set(device::stack_limit(current()?));
+        Ok(())
+    }
+
     Free fn cudaDeviceGetPCIBusId(id: *mut c_char, len: c_int, ordinal: c_int) {
         let text = CString::new(device::bus_id(device(ordinal)?.number())).map_err(|_| cudaError::cudaErrorUnknown)?;
         let bytes = text.as_bytes_with_nul();

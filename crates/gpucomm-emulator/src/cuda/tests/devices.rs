@@ -157,6 +157,7 @@ fn null_places_are_refused_everywhere() {
         ("cudaGetDeviceCount", c!(cudaGetDeviceCount(null_mut()))),
         ("cudaGetDevice", c!(cudaGetDevice(null_mut()))),
         ("cudaDeviceGetAttribute", c!(cudaDeviceGetAttribute(null_mut(), attr, 0))),
+        ("cudaDeviceGetLimit", c!(cudaDeviceGetLimit(null_mut(), cudaLimit::cudaLimitStackSize))),
         ("cudaDeviceGetPCIBusId", c!(cudaDeviceGetPCIBusId(null_mut(), 64, 0))),
         ("cudaDeviceGetByPCIBusId", c!(cudaDeviceGetByPCIBusId(null_mut(), c"0:1:0".as_ptr()))),
         ("cudaDeviceGetByPCIBusId", c!(cudaDeviceGetByPCIBusId(&mut 0, null_mut()))),

@@ -17,6 +17,7 @@ use crate::nccl::basics::error::{Failure, Outcome, cuda, heed_captures};
 use crate::nccl::basics::kind::Kind;
 use crate::nccl::basics::unique_id;
 use crate::nccl::basics::variables;
+use crate::nccl::requests::order;
 use crate::nccl::state::comm::Comm;
 use crate::nccl::state::registry;
 use crate::nccl::state::resources::Resources;
@@ -123,7 +124,7 @@ pub(super) fn join(comm: &Comm, ids: &[Id]) -> Outcome {
     })?;
     let device = device::device(comm.device).map_err(|error| cuda("the device", error))?;
     if variables::switch("NCCL_SET_STACK_SIZE") == Some(true) {
-        device::make_local_memory(device);
+        device::make_local_memory(device, order::MOST_LOCAL_MEMORY);
     }
     segment.own(comm.rank).device.store(device.number(), Ordering::Relaxed);
     let _ = comm.segment.set(segment.clone());

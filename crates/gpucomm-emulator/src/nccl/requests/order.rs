@@ -47,7 +47,21 @@ pub(crate) struct Order {
     pub(crate) whole: [usize; 2],
 }
 
+/// The most that [`Order::local_memory`] returns.
+pub(crate) const MOST_LOCAL_MEMORY: usize = 1976;
+
 impl Order {
+    /// The bytes of local memory that a thread of NCCL's kernel for it needs: as in NCCL 2.28.9 on compute capability
+    /// 9.0. Which algorithm sums is a guess by the size.
+    pub(crate) fn local_memory(&self) -> usize {
+        match self.kind {
+            Kind::Send | Kind::Recv | Kind::AlltoAll | Kind::Gather | Kind::Scatter => MOST_LOCAL_MEMORY,
+            Kind::Broadcast => 1752,
+            Kind::AllReduce if self.count * self.size > 4096 => 1864,
+            _ => 1736,
+        }
+    }
+
     /// Checks a request against its communicator.
     pub(crate) fn new(comm: &Comm, request: &Request) -> Outcome<Self> {
         let Request { kind, count, datatype, .. } = *request;

@@ -288,7 +288,8 @@ pub(crate) fn launch(batch: Batch) -> Outcome {
             false => Err(failed(cudaError::cudaErrorStreamCaptureInvalidated)),
         };
     }
-    let held_up = device::make_local_memory(device::device(comm.device).map_err(failed)?);
+    let bytes = operations.iter().map(|operation| operation.local_memory()).max().unwrap_or_default();
+    let held_up = device::make_local_memory(device::device(comm.device).map_err(failed)?, bytes);
     // The threads of a revoked rank free its memory half a second later.
     if held_up > FREED_AFTER && comm.is_revoked() {
         report::violation(format!(
@@ -439,8 +440,8 @@ impl Work for Captured {
         format!("{} {:?}", self.kept.comm().handle, self.orders)
     }
 
-    fn needs_local_memory(&self) -> bool {
-        true
+    fn local_memory(&self) -> usize {
+        self.orders.iter().map(Order::local_memory).max().unwrap_or_default()
     }
 
     fn start(&self) -> Result<BatchRun, cudaError> {
