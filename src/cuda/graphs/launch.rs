@@ -121,7 +121,11 @@ impl Launch for OneLaunch<'_> {
         let history = self.stream.history();
         let read = self.shared.memory.iter().filter(|kept| !kept.is_fresh());
         self.read = read.filter_map(|kept| carry::reads(own, history, [Some(kept.used().lineage())])).collect();
-        self.shared.memory.iter().try_for_each(|kept| order(kept.used(), kept.span(), kept.access(), self.stream))?;
+        for kept in &self.shared.memory {
+            if !order(kept.used(), kept.span(), kept.access(), self.stream)? {
+                self.read.iter_mut().for_each(Origins::follow_nothing);
+            }
+        }
         // Not while a thread counts as being inside NCCL.
         self.entered = Some(gate::enter(LAUNCH, self.stream.device(), self.timeout())?);
         Ok(())

@@ -240,9 +240,13 @@ impl<'s> LentUses<'s> {
         stream.turns(Waits { operation, timeout, refusal: || None }, self.all.iter().map(|(used, ..)| used.tracker()))
     }
 
-    /// Before the launch: makes `stream` wait for what conflicts with it.
-    pub(super) fn order(&self, stream: &Stream) -> Result<()> {
-        self.all.iter().try_for_each(|(used, span, access)| recording::order(*used, *span, *access, stream))
+    /// Before the launch: makes `stream` wait for what conflicts with it. Returns whether it comes after what conflicts with all bytes
+    /// of the memory.
+    pub(super) fn order(&self, stream: &Stream) -> Result<bool> {
+        let order = |all, (used, span, access): &(&dyn Used, Span, Access)| {
+            Ok(recording::order(*used, *span, *access, stream)? && all)
+        };
+        self.all.iter().try_fold(true, order)
     }
 
     /// After it, or an attempt.

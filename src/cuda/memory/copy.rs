@@ -87,8 +87,10 @@ impl<T: Element> SliceMut<'_, T> {
             Waits { operation, timeout: default_timeout, refusal: || None },
             [from.alloc.tracker(), to.alloc.tracker()],
         )?;
-        let read = Source::of(from.alloc.lineage(), stream.history());
-        from.order(Access::Read, stream)?;
+        let mut read = Source::of(from.alloc.lineage(), stream.history());
+        if !from.order(Access::Read, stream)? {
+            read = read.beside_others();
+        }
         to.order(Access::Write, stream)?;
         // SAFETY: both have that many bytes, and do not overlap, for one is borrowed exclusively. They are not freed
         // or overwritten before the copy is done, for it is noted in the uses of both; whoever made an alias, or a view of memory
@@ -187,8 +189,10 @@ unsafe fn download(
     let mut turns = stream
         .turns(Waits { operation, timeout: || deadline.remaining(), refusal: || None }, [region.alloc.tracker()])?;
     // First: the stream need not come after what others write from now on, to other parts of the memory.
-    let origins = carry::origins(region.alloc.lineage(), stream.history());
-    region.order(Access::Read, stream)?;
+    let mut origins = carry::origins(region.alloc.lineage(), stream.history());
+    if !region.order(Access::Read, stream)? {
+        origins.follow_nothing();
+    }
     let mut queue = VecDeque::with_capacity(DEPTH);
     let mut asked = 0;
     let mut got = 0;

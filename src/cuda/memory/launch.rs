@@ -172,8 +172,10 @@ impl Stream {
         let waits = SharedDeadline::begin();
         self.room_or_part(cost, operation, &timeout, || None)?;
         let turns = uses.turns(operation, &timeout, self)?;
-        let origins = uses.origins(self);
-        uses.order(self)?;
+        let mut origins = uses.origins(self);
+        if !uses.order(self)? {
+            origins.follow_nothing();
+        }
         let _lends = turns.lend();
         let _entered = gate::enter(operation, self.device(), timeout())?;
         // `f` may be code of users.

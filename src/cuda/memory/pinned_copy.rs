@@ -37,8 +37,10 @@ impl<T: Element> Slice<'_, T> {
         stream.room_or_part(ENTRY, operation, default_timeout, || None)?;
         let _turns =
             stream.turns(Waits { operation, timeout: default_timeout, refusal: || None }, [region.alloc.tracker()])?;
-        let read = Source::of(region.alloc.lineage(), stream.history());
-        region.order(Access::Read, stream)?;
+        let mut read = Source::of(region.alloc.lineage(), stream.history());
+        if !region.order(Access::Read, stream)? {
+            read = read.beside_others();
+        }
         order(pinned, Span::ALL, Access::Write, stream)?;
         // SAFETY: both have that many bytes. They are not freed or overwritten before the copy is done, for it is
         // noted in the uses of both; whoever made a view of memory of others has promised the same of that.

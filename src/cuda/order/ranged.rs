@@ -66,18 +66,19 @@ impl<L: Lane> RangedUses<L> {
         if self.rest.is_empty() { self.first.solo() } else { None }
     }
 
-    /// Before an enqueue on `lane`: makes it wait for what `access` to `span` conflicts with.
+    /// Before an enqueue on `lane`: makes it wait for what `access` to `span` conflicts with. Returns whether it comes after
+    /// what such an access to all bytes would conflict with.
     #[inline]
-    pub(crate) fn order(&mut self, span: Span, access: Access, lane: &L) -> Result<()> {
+    pub(crate) fn order(&mut self, span: Span, access: Access, lane: &L) -> Result<bool> {
         if self.rest.is_empty() && (span == Span::ALL || self.first.is_only(lane)) {
-            self.first.order(access, lane)
+            self.first.order(access, lane).map(|()| true)
         } else {
             self.order_parts(span, access, lane)
         }
     }
 
     #[cold]
-    fn order_parts(&mut self, span: Span, access: Access, lane: &L) -> Result<()> {
+    fn order_parts(&mut self, span: Span, access: Access, lane: &L) -> Result<bool> {
         self.cut(span.begin, lane);
         self.cut(span.end, lane);
         for uses in self.within(span) {
@@ -87,7 +88,7 @@ impl<L: Lane> RangedUses<L> {
             self.rest.clear();
             self.first.note(access, lane);
         }
-        Ok(())
+        Ok(span == Span::ALL || self.rest.is_empty())
     }
 
     /// After an enqueue on `lane`, or an attempt.

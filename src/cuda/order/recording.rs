@@ -196,7 +196,7 @@ impl Recording {
         let kept = &mut state.memory[at];
         kept.ordered += 1;
         kept.span = kept.span.hull(span);
-        kept.uses.order(span, access, lane)
+        kept.uses.order(span, access, lane).map(drop)
     }
 
     fn note(&self, used: &dyn Used, span: Span, access: Access, lane: &Stream) {
@@ -234,14 +234,14 @@ impl std::fmt::Debug for Recording {
 
 /// Before an enqueue on `stream` that uses `span` of `used`: see [`Tracker::order`].
 #[inline]
-pub(crate) fn order(used: &dyn Used, span: Span, access: Access, stream: &Stream) -> Result<()> {
+pub(crate) fn order(used: &dyn Used, span: Span, access: Access, stream: &Stream) -> Result<bool> {
     let tracker = used.tracker();
     if tracker.is_solo(stream) {
-        return Ok(());
+        return Ok(true);
     }
     match Recording::of(stream) {
         None => tracker.order(span, access, stream),
-        Some(recording) => recording.order(used, span, access, stream),
+        Some(recording) => recording.order(used, span, access, stream).map(|()| true),
     }
 }
 

@@ -91,8 +91,8 @@ impl<L: Lane> Tracker<L> {
 
     /// Before an enqueue on `lane`: makes it wait for what `access` to `span` conflicts with. See [`RangedUses::order`].
     #[inline]
-    pub(crate) fn order(&self, span: Span, access: Access, lane: &L) -> Result<()> {
-        if self.is_solo(lane) || !self.tracks { Ok(()) } else { self.change(|uses| uses.order(span, access, lane)) }
+    pub(crate) fn order(&self, span: Span, access: Access, lane: &L) -> Result<bool> {
+        if self.is_solo(lane) || !self.tracks { Ok(true) } else { self.change(|uses| uses.order(span, access, lane)) }
     }
 
     /// After an enqueue on `lane`, or an attempt. See [`RangedUses::note`].

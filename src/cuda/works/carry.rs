@@ -5,6 +5,9 @@
 //! whatever is said of memory, or of a stream, was there before the stream was ordered, and the stream comes after it: an
 //! operation is noted in the uses of its memory before it is carried on there.
 //!
+//! A stream that uses some bytes of an allocation need not come after those who write other bytes. What it carries on has their
+//! operations as origins too, of which it then knows only whether they have failed: see [`Origin::follows`](super::work::Origin::follows).
+//!
 //! In between another thread may write other parts of the same memory. Whoever waits for this stream knows nothing of that,
 //! and so must not find it well.
 
@@ -119,6 +122,14 @@ impl Source {
             Some(0) => Self::Nothing,
             Some(word) => Self::Own(word),
         }
+    }
+
+    /// The copy may not come after those who wrote other bytes of the memory.
+    pub(crate) fn beside_others(mut self) -> Self {
+        if let Self::Others(origins) = &mut self {
+            origins.follow_nothing();
+        }
+        self
     }
 
     /// After the copy from `from` to `to`; `whole` where it overwrites all bytes.

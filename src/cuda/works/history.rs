@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::work::{Fate, Origin, Origins, Work};
+use super::work::{Fate, Origin, Origins, Work, later};
 use crate::lock::{Mutex, MutexGuard};
 
 /// Operations of communicators on a stream, and those that the stream was made to follow or whose data it has read.
@@ -25,6 +25,8 @@ struct Entry {
     work: Arc<Work>,
     /// The last operation; `None` for a work of this stream: whatever it enqueued last.
     last: Option<u64>,
+    /// See [`Origin::follows`].
+    follows: bool,
     /// A wait has told the failure of operations up to this one, or that they take too long.
     told: u64,
     /// What the work had enqueued when a wait last told something.
@@ -34,6 +36,14 @@ struct Entry {
 impl Entry {
     fn number(&self) -> u64 {
         self.last.unwrap_or_else(|| self.work.enqueued())
+    }
+
+    /// The stream has to do with `one` too, which is of the same work.
+    fn extend(&mut self, one: &Origin) {
+        if let Some(last) = self.last {
+            let (last, follows) = later((last, self.follows), (one.number, one.follows()));
+            (self.last, self.follows) = (Some(last), follows);
+        }
     }
 
     /// Whether it need not be asked again. A work of this stream may go on.
@@ -68,7 +78,7 @@ impl History {
         let past = |entry: &Entry| entry.is_told() || entry.work.failed_before(fate);
         self.forget(&mut entries, |entry| entry.is_over() || past(entry));
         let work = Arc::new(make());
-        entries.push(Entry { work: Arc::clone(&work), last: None, told: 0, seen: work.base() });
+        entries.push(Entry { work: Arc::clone(&work), last: None, follows: true, told: 0, seen: work.base() });
         self.any.store(true, Ordering::Release);
         self.own.store(work.id(), Ordering::Release);
         work
@@ -101,11 +111,11 @@ impl History {
                 continue;
             }
             match entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.work, &one.work)) {
-                Some(entry) => entry.last = entry.last.map(|last| last.max(one.number)),
+                Some(entry) => entry.extend(one),
                 None => {
                     self.forget(&mut entries, Entry::is_over);
                     let (work, last) = (Arc::clone(&one.work), Some(one.number));
-                    entries.push(Entry { work, last, told: 0, seen: 0 });
+                    entries.push(Entry { work, last, follows: one.follows(), told: 0, seen: 0 });
                 }
             }
         }
@@ -124,7 +134,7 @@ impl History {
             self.forget(&mut entries, Entry::is_told);
         }
         self.forget(&mut entries, Entry::is_over);
-        entries.iter().for_each(|entry| origins.add(&entry.work, entry.number()));
+        entries.iter().for_each(|entry| origins.add_one(&entry.work, entry.number(), entry.follows));
         origins
     }
 

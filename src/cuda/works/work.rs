@@ -237,14 +237,30 @@ impl Work {
     }
 }
 
+/// Of two operations of one work, the later one, and whether what has both as origins comes after it.
+pub(super) fn later(one: (u64, bool), other: (u64, bool)) -> (u64, bool) {
+    match one.0.cmp(&other.0) {
+        std::cmp::Ordering::Less => other,
+        std::cmp::Ordering::Equal => (one.0, one.1 || other.1),
+        std::cmp::Ordering::Greater => one,
+    }
+}
+
 /// An operation that something comes from, and all earlier ones of its work.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) work: Arc<Work>,
     pub(crate) number: u64,
+    /// See [`Origin::follows`].
+    follows: bool,
 }
 
 impl Origin {
+    /// Whether what has this origin comes after it in the order of streams. A use of other bytes of the same allocation need not.
+    pub(crate) fn follows(&self) -> bool {
+        self.follows
+    }
+
     /// Whether it was found done and well, so that nobody need ask again.
     pub(crate) fn is_settled(&self) -> bool {
         self.work.is_settled(self.number)
@@ -255,7 +271,7 @@ impl Origin {
         self.work.has_failed(self.number)
     }
 
-    /// Whether it went well, asked by `operation` after the device was found done with it.
+    /// Whether it went well, asked by `operation` after the device was found done with what has it.
     fn judge(&self, operation: &'static str) -> Result<()> {
         if self.is_settled() {
             return Ok(());
@@ -273,7 +289,9 @@ impl Origin {
                 return Err(work.fate.failure().map_or(gone, |error| work.tell(error, operation)));
             }
         }
-        work.observed.fetch_max(self.number, Ordering::AcqRel);
+        if self.follows {
+            work.observed.fetch_max(self.number, Ordering::AcqRel);
+        }
         Ok(())
     }
 
@@ -345,18 +363,29 @@ impl Origins {
         }
     }
 
-    /// Adds one; of a work that is there, the later number counts.
+    /// Adds one that comes before; of a work that is there, the later number counts.
     pub(crate) fn add(&mut self, work: &Arc<Work>, number: u64) {
+        self.add_one(work, number, true);
+    }
+
+    /// Adds one that [follows](Origin::follows) or does not.
+    pub(super) fn add_one(&mut self, work: &Arc<Work>, number: u64, follows: bool) {
         self.0.retain(|one| Arc::ptr_eq(&one.work, work) || !one.is_settled());
         match self.0.iter_mut().find(|one| Arc::ptr_eq(&one.work, work)) {
-            Some(one) => one.number = one.number.max(number),
-            None => self.0.push(Origin { work: Arc::clone(work), number }),
+            Some(one) => (one.number, one.follows) = later((one.number, one.follows), (number, follows)),
+            None => self.0.push(Origin { work: Arc::clone(work), number, follows }),
         }
+    }
+
+    /// What has these origins need not come after them.
+    #[cold]
+    pub(crate) fn follow_nothing(&mut self) {
+        self.0.iter_mut().for_each(|one| one.follows = false);
     }
 
     /// Adds those that are not settled.
     pub(crate) fn merge(&mut self, others: &Self) {
-        others.iter().filter(|one| !one.is_settled()).for_each(|one| self.add(&one.work, one.number));
+        others.iter().filter(|one| !one.is_settled()).for_each(|one| self.add_one(&one.work, one.number, one.follows));
     }
 
     /// Asks all of them, after the device was found done with them: the first failure, as one of `operation`.

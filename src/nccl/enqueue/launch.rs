@@ -51,7 +51,7 @@ fn between_graphs(call: &Call<'_>, guard: &mut Guarded, handle: sys::ncclComm_t)
     let _turns = turns(slice::from_ref(call), call.operation)?;
     // Since the call was ordered, such a graph may have been launched.
     let read = call.origins(&guard.works);
-    order(call)?;
+    let read = ordered(read, order(call)?);
     enqueue(call, read.as_ref(), guard, handle)
 }
 
@@ -153,7 +153,11 @@ pub(crate) fn group(
     let Some(first) = calls().next() else { return Ok(()) };
     let _turns = turns(all, first.operation)?;
     let mut reads = Reads::of(all, |id| &members[place(id, members)].guarded.works);
-    each_use(calls(), Allocation::order)?;
+    let mut after_all = true;
+    each_use(calls(), |memory, span, access, stream| memory.order(span, access, stream).map(|one| after_all &= one))?;
+    if !after_all {
+        reads.follow_nothing();
+    }
     if first.stream.records() {
         captured::put_in_order(all)?;
     }
@@ -234,10 +238,22 @@ fn turns<'a>(calls: &[Call<'a>], operation: &'static str) -> Result<Turns<'a>> {
     first.stream.turns(Waits { operation, timeout: || comm.timeout(), refusal: || comm.refusal(operation) }, memory)
 }
 
-/// Makes the stream wait for what conflicts with this call on other streams.
+/// Makes the stream wait for what conflicts with this call on other streams. Returns whether it comes after what conflicts with
+/// all bytes of the buffers.
 #[inline]
-pub(crate) fn order(call: &Call<'_>) -> Result<()> {
-    call.uses(|region, access| region.order(access, call.stream))
+pub(crate) fn order(call: &Call<'_>) -> Result<bool> {
+    let mut all = true;
+    call.uses(|region, access| region.order(access, call.stream).map(|one| all &= one))?;
+    Ok(all)
+}
+
+/// What a call reads comes from these, which were gathered before it was ordered; `all` is what [`order`] has returned.
+#[inline]
+pub(crate) fn ordered(mut read: Option<Origins>, all: bool) -> Option<Origins> {
+    if !all {
+        read.iter_mut().for_each(Origins::follow_nothing);
+    }
+    read
 }
 
 /// This call became part of a graph, with those of its group.

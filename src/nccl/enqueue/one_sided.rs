@@ -5,7 +5,7 @@ use std::ptr;
 
 use super::graph_usage;
 use super::in_group;
-use crate::cuda::{Access, Form, LAUNCH, Region, Stream, Waits, carry};
+use crate::cuda::{Access, Form, LAUNCH, Origins, Region, Stream, Waits, carry};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
 use crate::nccl::calls::site::Site;
@@ -149,7 +149,7 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         Waits { operation, timeout: || inner.timeout(), refusal: || inner.refusal(operation) },
         local.map(|region| region.alloc.tracker()),
     )?;
-    let (read, window) = match what {
+    let (mut read, window) = match what {
         What::Put(_, put) => {
             let Some(window) = inner.windows.window(put.window) else {
                 let reason = "the window was taken away";
@@ -164,8 +164,10 @@ pub(crate) fn one(site: Site<'_>, what: &What<'_>) -> Result<()> {
         What::Wait(..) => {}
         _ => inner.one_sided.order_given(stream)?,
     }
-    if let What::Put(_, put) = what {
-        put.local.order(Access::Read, stream)?;
+    if let What::Put(_, put) = what
+        && !put.local.order(Access::Read, stream)?
+    {
+        read.iter_mut().for_each(Origins::follow_nothing);
     }
     inner.recent.keep(inner.record(guard.works.next(), what.head(), operation, stream.serial()));
     // SAFETY: the handle is live during a visit. What is put was just ordered, and the window was looked up under the lock. The part of the

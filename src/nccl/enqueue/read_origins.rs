@@ -46,6 +46,12 @@ impl Reads {
         Self { some, told: 0 }
     }
 
+    /// The calls may not come after those who wrote other bytes of the memory.
+    #[cold]
+    pub(crate) fn follow_nothing(&mut self) {
+        self.some.iter_mut().for_each(|(_, origins)| origins.follow_nothing());
+    }
+
     /// Of the call at `at`; to be asked from the first one to the last.
     pub(crate) fn next(&mut self, at: usize) -> Option<&Origins> {
         let (_, origins) = self.some.get(self.told).filter(|(place, _)| *place == at)?;

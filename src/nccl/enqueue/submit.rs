@@ -63,10 +63,13 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     let (mut guard, handle) = inner.begin_call(call.operation)?;
     captured::wait_for_launches(call)?;
     let read = call.origins(&guard.works);
-    if let Err(error) = launch::order(call) {
-        drop(guard);
-        return Err(ended_if_lost(call, error));
-    }
+    let read = match launch::order(call) {
+        Ok(all) => launch::ordered(read, all),
+        Err(error) => {
+            drop(guard);
+            return Err(ended_if_lost(call, error));
+        }
+    };
     let done = match inner.validation.before_launch(call) {
         Err(Failure::Retryable(error)) => {
             drop(guard);

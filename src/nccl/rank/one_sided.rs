@@ -33,7 +33,7 @@ impl OneSided {
 
     /// Has `stream` wait for earlier puts and signals on other streams.
     pub(crate) fn order_given(&self, stream: &Stream) -> Result<()> {
-        self.given.order(Span::ALL, Access::Write, stream)
+        self.given.order(Span::ALL, Access::Write, stream).map(drop)
     }
 
     /// Notes a put or signal on `stream`.

@@ -345,10 +345,11 @@ impl Allocation {
         &self.known().lineage
     }
 
-    /// Before an enqueue on `stream` that uses `span` of it, after it has made room for that: makes it wait for the conflicting accesses of other streams. The
+    /// Before an enqueue on `stream` that uses `span` of it, after it has made room for that: makes it wait for the conflicting accesses of other streams. Returns
+    /// whether it comes after those of all bytes. The
     /// caller holds a borrow that excludes conflicting accesses, until it has called [`Allocation::note`].
     #[inline]
-    pub(crate) fn order(&self, span: Span, access: Access, stream: &Stream) -> Result<()> {
+    pub(crate) fn order(&self, span: Span, access: Access, stream: &Stream) -> Result<bool> {
         recording::order(self, span, access, stream)
     }
 

@@ -37,9 +37,9 @@ impl Region<'_> {
 
     /// As [`Allocation::order`], for these bytes.
     #[inline]
-    pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<()> {
+    pub(crate) fn order(&self, access: Access, stream: &Stream) -> Result<bool> {
         if self.alloc.tracker().is_solo(stream) {
-            return Ok(());
+            return Ok(true);
         }
         self.alloc.order(self.span(), access, stream)
     }
