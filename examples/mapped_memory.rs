@@ -2,13 +2,13 @@
 //!
 //! `cargo run --example mapped_memory`, on GPUs that can reach each other; anywhere with `--features emulator`.
 
-use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory, Properties};
+use gpucomm::cuda::vmm::{Access, AddressRange, MemoryProperties, PhysicalMemory};
 use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 
 fn main() -> Result<()> {
     let devices = Device::all()?;
     let home = devices[0];
-    let step = Properties::new(home).granularity()?.recommended;
+    let step = MemoryProperties::new(home).granularity()?.recommended;
 
     // Addresses for 64 steps, memory for the first of them, and every device may use it.
     let everybody: Vec<_> = devices.iter().map(|device| Access::read_write(*device)).collect();

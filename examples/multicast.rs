@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use gpucomm::cuda::multicast::{Channel, Mapped, McPtr, Multicast, Part, Properties};
+use gpucomm::cuda::multicast::{BindSource, Channel, Mapped, McPtr, Multicast, ObjectProperties};
 use gpucomm::cuda::vmm::{self, Access, HandleTypes, PhysicalMemory};
 use gpucomm::exchange::{Directory, Exchange, FdSocket};
 use gpucomm::{Backend, Device, DeviceBuffer, Result, Stream, sys};
@@ -101,11 +101,11 @@ fn process(place: &Path, rank: usize, size: usize) -> Result<(), Box<dyn Error>>
     let socket = FdSocket::new(&exchange, place)?;
 
     // Rank 0 makes the object and sends it; all add their devices. Nobody goes on before all have.
-    let properties = Properties::new(size, BYTES).rounded()?;
+    let properties = ObjectProperties::new(size, BYTES).rounded()?;
     let complete = Multicast::join(Channel::Fds(&socket), &properties, &[device])?;
-    let shareable = vmm::Properties::new(device).handle_types(HandleTypes::FD);
+    let shareable = vmm::MemoryProperties::new(device).handle_types(HandleTypes::FD);
     let memory = PhysicalMemory::with(&shareable, properties.bytes())?;
-    let mapped: Multicast<Mapped> = complete.bind(Part::memory(&memory))?.map()?;
+    let mapped: Multicast<Mapped> = complete.bind(BindSource::memory(&memory))?.map()?;
 
     // The last process writes, once.
     if rank == size - 1 {

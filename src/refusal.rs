@@ -56,7 +56,9 @@ impl Refusal {
                 "free memory of the device, or bind less: a binding takes memory of the driver beside what is bound"
             }
             Self::NotReady => "try again later: the driver daemons of the machine are still starting",
-            Self::NotShareable => "make the memory with the handle types of the object, by Properties::handle_types",
+            Self::NotShareable => {
+                "make the memory with the handle types of the object, by MemoryProperties::handle_types"
+            }
             Self::Peer => {
                 "see what that rank was refused; all ranks close the object, and make another one or go without"
             }

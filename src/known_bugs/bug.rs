@@ -10,7 +10,7 @@ use crate::version::Version;
 ///
 /// let ours = Version::new(2, 28, 9);
 /// for bug in TABLE.iter().filter(|bug| bug.library == Library::Nccl && bug.concerns(ours)) {
-///     println!("{} ({} {}): {}", bug.name, bug.library.name(), bug.versions(), bug.answer.name());
+///     println!("{} ({} {}): {}", bug.name, bug.library.name(), bug.versions(), bug.status.name());
 /// }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct KnownBug {
     /// What happens.
     pub what: &'static str,
     /// What this crate does about it.
-    pub answer: Answer,
+    pub status: BugStatus,
     /// How it does so, or what a user can do.
     pub how: &'static str,
     /// Where that is in the source; empty where nothing is done.
@@ -63,29 +63,29 @@ impl Library {
 /// What this crate does about a bug.
 ///
 /// ```
-/// use gpucomm::known_bugs::{Answer, TABLE};
+/// use gpucomm::known_bugs::{BugStatus, TABLE};
 ///
-/// let met: Vec<_> = TABLE.iter().filter(|bug| bug.answer == Answer::Told).map(|bug| bug.name).collect();
-/// println!("{}: {met:?}", Answer::Told.name());
+/// let met: Vec<_> = TABLE.iter().filter(|bug| bug.status == BugStatus::Documented).map(|bug| bug.name).collect();
+/// println!("{}: {met:?}", BugStatus::Documented.name());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum BugStatus {
     /// Programs do not meet it.
-    GoneAround,
+    WorkedAround,
     /// What would meet it is an error.
     Refused,
     /// Nothing: programs may meet it.
-    Told,
+    Documented,
 }
 
-impl Answer {
+impl BugStatus {
     /// In words.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::GoneAround => "gone around",
+            Self::WorkedAround => "worked around",
             Self::Refused => "refused",
-            Self::Told => "told",
+            Self::Documented => "documented",
         }
     }
 }

@@ -9,7 +9,7 @@ mod table;
 #[cfg(feature = "nvshmem")]
 mod tell;
 
-pub use bug::{Answer, KnownBug, Library};
+pub use bug::{BugStatus, KnownBug, Library};
 #[cfg(nccl_ge_2_27)]
 pub(crate) use table::ENDLESS_WINDOWS;
 pub use table::TABLE;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::bug::{Answer, Library};
+use super::bug::{BugStatus, Library};
 use super::table::TABLE;
 use crate::backend::{Backend, backend};
 use crate::version::Version;
@@ -23,8 +23,8 @@ pub(crate) fn tell(running: Version) {
 }
 
 fn line(running: Version) -> Option<String> {
-    let met = |answer| answer == Answer::Told;
-    let bugs = TABLE.iter().filter(|bug| bug.library == Library::Nvshmem && met(bug.answer) && bug.concerns(running));
+    let met = |answer| answer == BugStatus::Documented;
+    let bugs = TABLE.iter().filter(|bug| bug.library == Library::Nvshmem && met(bug.status) && bug.concerns(running));
     let names: Vec<_> = bugs.map(|bug| bug.name).collect();
     (!names.is_empty()).then(|| {
         format!(

@@ -27,8 +27,8 @@ fn table() -> String {
         let only = bug.compute_capability.map(|(major, minor)| format!(", compute capability {major}.{minor}"));
         let place = if bug.place.is_empty() { String::new() } else { format!(" ([{0}](../{0}))", bug.place) };
         let (library, versions, only) = (bug.library.name(), bug.versions(), only.unwrap_or_default());
-        let (answer, how) = (bug.answer.name(), bug.how);
-        text += &format!("| {library} | {versions}{only} | `{}`: {} | {answer}: {how}{place} |\n", bug.name, bug.what);
+        let (status, how) = (bug.status.name(), bug.how);
+        text += &format!("| {library} | {versions}{only} | `{}`: {} | {status}: {how}{place} |\n", bug.name, bug.what);
     }
     text
 }
@@ -53,6 +53,11 @@ fn names_are_unique_and_places_exist() {
         assert!(TABLE[..at].iter().all(|other| other.name != bug.name), "{} twice", bug.name);
         // The tests may run where the source is not.
         assert!(!root.exists() || root.join(bug.place).exists(), "{}: {} is not there", bug.name, bug.place);
-        assert_eq!(bug.place.is_empty(), bug.answer == Answer::Told && bug.name != "no-revoke", "{}", bug.name);
+        assert_eq!(
+            bug.place.is_empty(),
+            bug.status == BugStatus::Documented && bug.name != "no-revoke",
+            "{}",
+            bug.name
+        );
     }
 }

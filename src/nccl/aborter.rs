@@ -6,7 +6,7 @@ use super::flight::dump;
 use super::lifecycle::abort::{AbortOutcome, GRACE, abort};
 use super::lifecycle::root_cause;
 use super::rank::inner::Inner;
-use super::rank::state::State;
+use super::rank::state::CommState;
 use crate::deadline::Deadline;
 use crate::error::{Cause, Error};
 
@@ -100,18 +100,18 @@ impl Aborter {
     /// How the communicator stands, as [`Communicator::state`](super::Communicator::state) says; `None` once nothing of it is left.
     ///
     /// ```
-    /// # use gpucomm::nccl::State;
+    /// # use gpucomm::nccl::CommState;
     /// # use gpucomm::{Clique, Device};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let clique = Clique::init_all(&Device::all()?)?;
     /// let aborter = clique.rank(0).aborter();
-    /// assert_eq!(aborter.state(), Some(State::Active));
+    /// assert_eq!(aborter.state(), Some(CommState::Active));
     /// clique.abort("it is over");
-    /// assert!(matches!(aborter.state(), None | Some(State::Aborted)));
+    /// assert!(matches!(aborter.state(), None | Some(CommState::Aborted)));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn state(&self) -> Option<State> {
+    pub fn state(&self) -> Option<CommState> {
         self.inner.upgrade().map(|inner| inner.state())
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::aborter::Aborter;
 use super::rank::inner::Inner;
-use super::rank::state::State;
+use super::rank::state::CommState;
 use super::raw::outside::outside_of_host_functions;
 use super::raw::warnings;
 use crate::cuda::Device;
@@ -110,20 +110,20 @@ impl Communicator {
     /// How the communicator stands. What is not active any more refuses every call, and says since when and why.
     ///
     /// ```
-    /// # use gpucomm::nccl::State;
+    /// # use gpucomm::nccl::CommState;
     /// # use gpucomm::{Clique, Device};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let clique = Clique::init_all(&Device::all()?)?;
     /// # let comm = clique.rank(0);
     /// match comm.state() {
-    ///     State::Active => {}
+    ///     CommState::Active => {}
     ///     // Another thread has ended it, or another rank: its error stands in what every call returns.
     ///     state => eprintln!("rank {} is {state:?}", comm.rank()),
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> CommState {
         self.inner.state()
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 
 use super::communicator::Communicator;
-use super::one_sided::{Found, Target};
+use super::one_sided::{Found, WindowRange};
 use super::rank::inner::Inner;
 use super::raw::check::check;
 use super::raw::outside::outside_of_host_functions;
@@ -87,7 +87,7 @@ impl Communicator {
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where `target` is no window of this communicator, or lies behind the end of that of this rank
     /// or of `peer`, and where there is no rank `peer`; [`InvalidUsage`](crate::Error::InvalidUsage) within a host function; why the communicator
     /// has ended; what NCCL says.
-    pub fn peer_address<T: Element>(&self, target: Target<'_, T>, peer: usize) -> Result<DeviceAddress> {
+    pub fn peer_address<T: Element>(&self, target: WindowRange<'_, T>, peer: usize) -> Result<DeviceAddress> {
         const OPERATION: &str = "peer_address";
         let inner = self.inner();
         begin(OPERATION)?;
@@ -102,7 +102,7 @@ impl Communicator {
     }
 
     /// Wraps `ncclGetLsaDevicePointer`, which `nccl_device.h` declares: as [`Communicator::peer_address`], by the number that a rank has among those
-    /// that map each other's memory, the LSA team of this rank. Where all do ([`Properties::lsa_teams`](super::Properties::lsa_teams) is 1), that is its rank.
+    /// that map each other's memory, the LSA team of this rank. Where all do ([`CommProperties::lsa_teams`](super::CommProperties::lsa_teams) is 1), that is its rank.
     /// What is not looked at here is how long the window of that rank is: where ranks have windows of different lengths, which NCCL takes since 2.30.7,
     /// the address may lie behind its end.
     ///
@@ -121,7 +121,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::peer_address`]; NCCL says [`Nccl`](crate::Error::Nccl) to a number that no rank of the team has.
-    pub fn lsa_address<T: Element>(&self, target: Target<'_, T>, lsa_rank: usize) -> Result<DeviceAddress> {
+    pub fn lsa_address<T: Element>(&self, target: WindowRange<'_, T>, lsa_rank: usize) -> Result<DeviceAddress> {
         const OPERATION: &str = "lsa_address";
         let inner = self.inner();
         begin(OPERATION)?;
@@ -164,7 +164,7 @@ impl Communicator {
     /// When it is called first, NCCL makes a multicast object together with the other ranks of the team, and talks to them without saying about what. So all of
     /// them call it, each on a thread of its own, in the same place among all else that they do on this communicator. Where one does not, the
     /// others wait inside NCCL.
-    pub unsafe fn multimem_address<T: Element>(&self, target: Target<'_, T>) -> Result<DeviceAddress> {
+    pub unsafe fn multimem_address<T: Element>(&self, target: WindowRange<'_, T>) -> Result<DeviceAddress> {
         const OPERATION: &str = "multimem_address";
         let inner = self.inner();
         begin(OPERATION)?;
@@ -206,7 +206,7 @@ impl Communicator {
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn multimem_ptr<'t, T: Element>(&self, target: Target<'t, T>, len: usize) -> Result<McPtr<'t, T>> {
+    pub unsafe fn multimem_ptr<'t, T: Element>(&self, target: WindowRange<'t, T>, len: usize) -> Result<McPtr<'t, T>> {
         const OPERATION: &str = "multimem_ptr";
         begin(OPERATION)?;
         let found = target.find(OPERATION, self.inner(), self.inner().rank)?;

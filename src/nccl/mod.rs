@@ -179,14 +179,14 @@ pub use memory::alone::alloc;
 pub use memory::kind::{Fitting, Local, MemoryKind, SYMMETRIC_UP_TO, Symmetric};
 pub use memory::unsupported::Unsupported;
 #[cfg(nccl_ge_2_29)]
-pub use one_sided::Target;
+pub use one_sided::WindowRange;
 #[cfg(nccl_ge_2_30_4)]
 pub use parameter::{Parameter, ParameterType, ParameterValue};
 pub use pending::PendingCommunicator;
 pub use pre_mul_sum::PreMulSum;
-pub use properties::Properties;
+pub use properties::CommProperties;
 pub(crate) use rank::issued::Totals;
-pub use rank::state::State;
+pub use rank::state::CommState;
 pub(crate) use raw::outside::outside_of_host_functions;
 #[cfg(feature = "signals")]
 pub use recorder::dump_on_signal;

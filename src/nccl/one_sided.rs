@@ -20,7 +20,7 @@ use crate::nccl::validate::element_type::Type;
 
 /// Where in the windows of other ranks a [put](Communicator::put_signal) goes: at an element of a window of which each rank has a part.
 #[derive(Debug, Clone, Copy)]
-pub struct Target<'a, T: Element> {
+pub struct WindowRange<'a, T: Element> {
     over: Over<'a>,
     _element: PhantomData<T>,
 }
@@ -67,8 +67,8 @@ impl Window<'_> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn at<T: Element>(&self, offset: usize) -> Target<'_, T> {
-        Target { over: Over::Window(self, offset.saturating_mul(size_of::<T>())), _element: PhantomData }
+    pub fn at<T: Element>(&self, offset: usize) -> WindowRange<'_, T> {
+        WindowRange { over: Over::Window(self, offset.saturating_mul(size_of::<T>())), _element: PhantomData }
     }
 }
 
@@ -95,12 +95,12 @@ impl<T: Element, K: MemoryKind> CommBuffer<'_, T, K> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn at(&self, offset: usize) -> Target<'_, T> {
-        Target { over: Over::Buffer(self.slice(offset..).region(), self.is_window()), _element: PhantomData }
+    pub fn at(&self, offset: usize) -> WindowRange<'_, T> {
+        WindowRange { over: Over::Buffer(self.slice(offset..).region(), self.is_window()), _element: PhantomData }
     }
 }
 
-impl<T: Element> Target<'_, T> {
+impl<T: Element> WindowRange<'_, T> {
     pub(super) fn find(&self, operation: &'static str, inner: &Inner, peer: usize) -> Result<Found> {
         let wrong = |got: &dyn std::fmt::Display| {
             Err(Error::argument(operation, "target", "a window of this communicator", got))
@@ -201,7 +201,7 @@ impl Communicator {
         &self,
         local: impl AsSlice<'a, T>,
         peer: usize,
-        target: Target<'_, T>,
+        target: WindowRange<'_, T>,
         stream: &Stream,
     ) -> Result<()> {
         const OPERATION: &str = "put_signal";

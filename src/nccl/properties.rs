@@ -11,7 +11,7 @@ use crate::version::{self, Version};
 /// Wraps `ncclCommProperties_t`, which `nccl_device.h` declares, as far as NCCL 2.29.7 has it: what a communicator can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Properties {
+pub struct CommProperties {
     /// The number that NVML has for the device.
     pub nvml_device: i32,
     /// Whether kernels can call NCCL, which needs symmetric windows.
@@ -71,7 +71,7 @@ impl Communicator {
     /// # Errors
     /// [`Unsupported`](crate::Error::Unsupported) with NCCL before 2.29.7, and where this was built with older headers;
     /// [`InvalidUsage`](crate::Error::InvalidUsage) within a host function; why the communicator has ended; what NCCL says.
-    pub fn properties(&self) -> Result<Properties> {
+    pub fn properties(&self) -> Result<CommProperties> {
         const OPERATION: &str = "properties";
         outside_of_host_functions(OPERATION)?;
         version::needs(OPERATION, FIRST)?;
@@ -81,7 +81,7 @@ impl Communicator {
                 needs: "to be built with headers of NCCL 2.29.7 or newer".into(),
             });
         };
-        Ok(Properties {
+        Ok(CommProperties {
             nvml_device: found.nvmlDev,
             device_api: found.deviceApiSupport != 0,
             multimem: found.multimemSupport != 0,

@@ -182,15 +182,15 @@ impl<'a> Suspended<'a> {
     /// # Examples
     /// ```
     /// # fn main() -> gpucomm::Result<()> {
-    /// # use gpucomm::nccl::{State, Suspend};
+    /// # use gpucomm::nccl::{CommState, Suspend};
     /// # use gpucomm::{Clique, Device};
     /// let clique = Clique::init_all(&Device::all()?)?;
     /// # if clique.rank(0).memory_use().is_err() { return Ok(()) }
     /// clique.spmd(|comm| {
     ///     let suspended = comm.suspend(Suspend::MEMORY, "a break")?;
-    ///     assert_eq!(comm.state(), State::Suspended);
+    ///     assert_eq!(comm.state(), CommState::Suspended);
     ///     let comm = suspended.resume()?;
-    ///     assert_eq!(comm.state(), State::Active);
+    ///     assert_eq!(comm.state(), CommState::Active);
     ///     Ok(())
     /// })?;
     /// # Ok(())

@@ -19,7 +19,7 @@ use crate::deadline::Deadline;
 use crate::error::{self, Error, Result};
 use crate::hint::Apart;
 use crate::lock::{Mutex, MutexGuard};
-use crate::nccl::{Communicator, State, Totals};
+use crate::nccl::{CommState, Communicator, Totals};
 
 const STILL_AT_IT: &str = "the thread of the rank is still at it";
 
@@ -324,5 +324,5 @@ fn nothing() -> Error {
 
 /// Whether a communicator has ended, or was revoked. A request may suspend one, and another request resume it.
 fn is_over(communicator: &Communicator) -> bool {
-    !communicator.is_active() && communicator.state() != State::Suspended
+    !communicator.is_active() && communicator.state() != CommState::Suspended
 }

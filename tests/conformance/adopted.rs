@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use gpucomm::nccl::{Config, InitOptions, State, error_string};
+use gpucomm::nccl::{CommState, Config, InitOptions, error_string};
 use gpucomm::{Clique, Communicator, Device, Error, InPlace, ReduceOp, Result, Stream, UniqueId, sys};
 
 use crate::failures::{abort, assert_aborted};
@@ -98,7 +98,7 @@ fn communicators_of_others_end_together() {
             assert_aborted(x.to_vec(&stream));
             drop(x);
             assert!(comms.iter().all(|comm| !comm.is_active() && comm.as_raw().is_none()));
-            assert!(comms.iter().all(|comm| !matches!(comm.state(), State::Active)));
+            assert!(comms.iter().all(|comm| !matches!(comm.state(), CommState::Active)));
             drop(comms);
             still_works(ranks);
         }

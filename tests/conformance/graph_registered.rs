@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Properties};
+use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, MemoryProperties, PhysicalMemory};
 use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, SendOnly, Stream, Version, group};
 
 use crate::registration::{large, mapped};
@@ -131,8 +131,8 @@ fn memory_that_is_alike() {
     });
 }
 
-pub fn properties(comm: &Communicator) -> Properties {
-    Properties::new(comm.device()).handle_types(HandleTypes::FD)
+pub fn properties(comm: &Communicator) -> MemoryProperties {
+    MemoryProperties::new(comm.device()).handle_types(HandleTypes::FD)
 }
 
 fn whole(comm: &Communicator, len: usize) -> Result<DeviceBuffer<u8>> {

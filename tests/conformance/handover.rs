@@ -1,6 +1,6 @@
 //! Communicators that are given away, and come back.
 
-use gpucomm::nccl::{Config, InitOptions, State};
+use gpucomm::nccl::{CommState, Config, InitOptions};
 use gpucomm::{Clique, Communicator, Error, InPlace, ReduceOp, Result, Stream, sys};
 
 use crate::support::{places, quick, rank_counts, slower, still_works, watched};
@@ -62,7 +62,7 @@ fn they_work_there_and_here() {
             assert!(results.iter().all(|result| *result == expected));
             let raw = given(comms);
             // Nobody here has it any more.
-            assert!(matches!(aborter.state(), None | Some(State::Closed)), "{:?}", aborter.state());
+            assert!(matches!(aborter.state(), None | Some(CommState::Closed)), "{:?}", aborter.state());
             let _ = aborter.abort("without effect");
             for (rank, &raw) in raw.iter().enumerate() {
                 let (mut number, mut count) = (-1, -1);

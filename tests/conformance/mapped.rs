@@ -1,6 +1,6 @@
 //! Mapped memory in operations: like any other, also where it lies on another device or grows.
 
-use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Properties};
+use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, MemoryProperties, PhysicalMemory};
 use gpucomm::{Communicator, Device, DeviceBuffer, Element, Error, InPlace, ReduceOp, Result, Stream, group};
 
 use crate::failures::{abort, assert_aborted};
@@ -185,7 +185,7 @@ fn it_can_be_registered() {
         for ranks in rank_counts(&[1, 2, 4]) {
             let rig = Rig::new(ranks);
             rig.run(|comm, stream| {
-                let properties = Properties::new(comm.device()).handle_types(HandleTypes::FD);
+                let properties = MemoryProperties::new(comm.device()).handle_types(HandleTypes::FD);
                 let (range, memory) = (AddressRange::reserve(4 * STEP)?, PhysicalMemory::with(&properties, STEP)?);
                 let mut x: DeviceBuffer<i32> = range.map(memory, &[Access::read_write(comm.device())])?.into_buffer();
                 let registration = comm.register(&x)?;

@@ -1,6 +1,6 @@
 //! What one-sided operations refuse, by which NCCL has them, and those of processes.
 
-use gpucomm::nccl::{Properties, Unsupported};
+use gpucomm::nccl::{CommProperties, Unsupported};
 use gpucomm::{Backend, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, Version, group};
 
 use crate::one_sided::{PAGE, everybody_to_everybody, values, with_one_sided};
@@ -154,7 +154,7 @@ fn communicators_say_what_they_can_do() {
         for ranks in rank_counts(&[1, 2]) {
             let rig = Rig::new(ranks);
             rig.run(|comm, stream| {
-                let Properties { one_sided, device_api, lsa_teams, .. } = comm.properties()?;
+                let CommProperties { one_sided, device_api, lsa_teams, .. } = comm.properties()?;
                 assert!(one_sided && device_api && lsa_teams == 1);
                 let memory = gpucomm::nccl::alloc::<u32>(stream, 2 * PAGE)?;
                 let window = comm.window(memory.slice(PAGE..))?;

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use gpucomm::nccl::{AbortOutcome, Config, InitOptions, State, abort_all, close_all};
+use gpucomm::nccl::{AbortOutcome, CommState, Config, InitOptions, abort_all, close_all};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
 use crate::split::{owners, sum, whole};
@@ -68,7 +68,7 @@ fn all_end_at_once_in_any_order() {
                     watches
                 });
                 for watch in watches.iter().flatten() {
-                    assert!(matches!(watch.state(), None | Some(State::Closed)), "{:?}", watch.state());
+                    assert!(matches!(watch.state(), None | Some(CommState::Closed)), "{:?}", watch.state());
                 }
             }
             assert!(close_all([], Duration::ZERO).is_empty());
@@ -99,7 +99,7 @@ fn those_that_share_end_together() {
             // NCCL lets go of them with the last, of whatever rank.
             for watch in &watches {
                 let end = std::time::Instant::now() + slower(5.0);
-                while !matches!(watch.state(), None | Some(State::Closed)) {
+                while !matches!(watch.state(), None | Some(CommState::Closed)) {
                     assert!(std::time::Instant::now() < end, "{:?}", watch.state());
                     std::thread::sleep(Duration::from_millis(1));
                 }

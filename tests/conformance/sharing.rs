@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use gpucomm::nccl::{Config, InitOptions, State};
+use gpucomm::nccl::{CommState, Config, InitOptions};
 use gpucomm::{
     Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group,
 };
@@ -249,7 +249,7 @@ fn who_is_inside_one_is_waited_for_by_all() {
                             let error = done.and_then(|()| stream.synchronize()).expect_err("rank 1 does not come");
                             assert_names(&error, &["rank 1 gives up"]);
                         }
-                        while comm.state() != State::Aborted || part.state() != State::Aborted {
+                        while comm.state() != CommState::Aborted || part.state() != CommState::Aborted {
                             std::thread::sleep(Duration::from_millis(10));
                         }
                     });
@@ -347,7 +347,7 @@ fn one_process_aborts(role: &Role) {
     assert!(waited.is_err(), "rank 1 is gone");
     let outcome = quick(slower(9.0), || comm.abort("rank 1 does not come"));
     assert_eq!(outcome, gpucomm::nccl::AbortOutcome::Done);
-    assert_eq!([part.state(), of_part.state()], [State::Aborted; 2]);
+    assert_eq!([part.state(), of_part.state()], [CommState::Aborted; 2]);
 }
 
 /// What ranks of several processes promise, and do not keep.

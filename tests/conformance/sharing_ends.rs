@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gpucomm::nccl::{AbortOutcome, Config, InitOptions, State};
+use gpucomm::nccl::{AbortOutcome, CommState, Config, InitOptions};
 use gpucomm::{Clique, Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, group};
 
 use crate::sharing::{owners, sharing};
@@ -52,7 +52,7 @@ fn an_end_of_one_is_that_of_all() {
                         if told {
                             assert_names(&error, &[names[which]]);
                         }
-                        assert_eq!(comm.state(), State::Aborted);
+                        assert_eq!(comm.state(), CommState::Aborted);
                     }
                 });
                 still_works(ranks);
@@ -72,18 +72,18 @@ fn closed_ones_rest() {
                 let (whole_aborter, part_aborter) = (comm.aborter(), part.aborter());
                 quick(slower(2.0), || part.close(slower(10.0)).unwrap());
                 barrier.wait();
-                assert_eq!(part_aborter.state(), Some(State::Closing));
+                assert_eq!(part_aborter.state(), Some(CommState::Closing));
                 let outcome = quick(slower(2.0), || part_aborter.abort("too late"));
                 assert_eq!(outcome, AbortOutcome::StillRunning);
                 sum(&comm, stream).unwrap();
                 quick(slower(2.0), || drop(comm));
-                assert_eq!(whole_aborter.state(), Some(State::Closing));
+                assert_eq!(whole_aborter.state(), Some(CommState::Closing));
                 sum(&other, stream).unwrap();
                 barrier.wait();
                 quick(slower(3.0), || other.close(slower(10.0)).unwrap());
                 barrier.wait();
                 for aborter in [whole_aborter, part_aborter] {
-                    assert!(matches!(aborter.state(), None | Some(State::Closed)), "{:?}", aborter.state());
+                    assert!(matches!(aborter.state(), None | Some(CommState::Closed)), "{:?}", aborter.state());
                 }
             });
             still_works(ranks);
@@ -104,7 +104,7 @@ fn an_abort_beside_closed_ones() {
             parts.for_each(|part| part.close(slower(10.0)).unwrap());
             clique.close(slower(10.0)).unwrap();
             assert_eq!(last.abort("the last one gives up"), AbortOutcome::Done);
-            let ended = |state| matches!(state, None | Some(State::Closed | State::Aborted));
+            let ended = |state| matches!(state, None | Some(CommState::Closed | CommState::Aborted));
             assert!(aborters.iter().all(|aborter| ended(aborter.state())));
             still_works(ranks);
         }
@@ -184,7 +184,7 @@ fn an_abort_of_a_part_behind_another_device() {
             let outcome = parts[&0].rank(0).aborter().abort("the part gives up");
             assert_eq!(outcome, AbortOutcome::Done);
             let mut all = clique.ranks().iter().chain(parts.values().flat_map(Clique::ranks));
-            assert!(all.all(|comm| comm.state() == State::Aborted));
+            assert!(all.all(|comm| comm.state() == CommState::Aborted));
         }
     });
 }
@@ -217,7 +217,7 @@ fn an_abort_of_those_that_have_windows() {
                             assert_eq!(outcome, AbortOutcome::Done);
                         }
                         fires.wait();
-                        assert_eq!((comm.state(), part.state()), (State::Aborted, State::Aborted));
+                        assert_eq!((comm.state(), part.state()), (CommState::Aborted, CommState::Aborted));
                         Ok(())
                     })
                     .unwrap();

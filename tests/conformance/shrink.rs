@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use gpucomm::nccl::State;
+use gpucomm::nccl::CommState;
 use gpucomm::{Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::split::{gathered, owners, sum};
@@ -115,7 +115,7 @@ fn what_hangs_is_stopped_and_the_others_go_on() {
                     }
                     let revoked = comm.revoke("the last rank is lost").unwrap();
                     let rest = revoked.shrink(&[lost]).unwrap();
-                    assert_eq!(comm.state(), State::Revoked);
+                    assert_eq!(comm.state(), CommState::Revoked);
                     let error = comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).unwrap_err();
                     assert_names(&error, &["revoked", "the last rank is lost"]);
                     match x.to_vec(stream) {

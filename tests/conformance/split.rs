@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use gpucomm::nccl::State;
+use gpucomm::nccl::CommState;
 use gpucomm::{Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
 use crate::support::random::rng;
@@ -188,7 +188,7 @@ fn a_rank_that_never_comes() {
             let error = error.expect_err("rank 1 does not come");
             assert!(matches!(error, Error::Timeout { operation: "split", .. }), "{error:?}");
             assert_names(&error, &["waits for split (collective", "rank 1 has come to"]);
-            assert_eq!(rig.clique.rank(1).state(), State::Aborted);
+            assert_eq!(rig.clique.rank(1).state(), CommState::Aborted);
             still_works(ranks);
         }
     });

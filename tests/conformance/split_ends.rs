@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use gpucomm::nccl::{AbortOutcome, State};
+use gpucomm::nccl::{AbortOutcome, CommState};
 use gpucomm::{Backend, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::split::{owners, sum, whole};
@@ -26,7 +26,7 @@ fn who_ends_with_whom() {
                     assert_eq!(other.aborter().abort("the part gives up"), AbortOutcome::Done);
                 }
                 barrier.wait();
-                assert_eq!(other.state(), State::Aborted);
+                assert_eq!(other.state(), CommState::Aborted);
                 assert!(comm.is_active() && part.is_active() && of_part.is_active());
                 sum(&of_part, stream).unwrap();
                 barrier.wait();
@@ -271,7 +271,7 @@ fn an_abort_does_not_wait_for_who_waits_for_it() {
                 }
                 go_on(&comm, stream, &told);
                 let start = Instant::now();
-                while part.state() != State::Aborted {
+                while part.state() != CommState::Aborted {
                     assert!(start.elapsed() < slower(5.0), "{:?}", part.state());
                     std::thread::sleep(Duration::from_millis(1));
                 }

@@ -1,6 +1,6 @@
 //! Communicators that are made of others, and configured otherwise.
 
-use gpucomm::nccl::{Config, InitOptions, State};
+use gpucomm::nccl::{CommState, Config, InitOptions};
 use gpucomm::{Clique, Error};
 
 use crate::split::{gathered, owners, sum};
@@ -147,7 +147,7 @@ fn a_part_goes_on_sharing() {
                     let watch = again.aborter();
                     again.close(slower(10.0))?;
                     // It shares with what it comes from, and so rests.
-                    assert_eq!(watch.state(), Some(State::Closing));
+                    assert_eq!(watch.state(), Some(CommState::Closing));
                     sum(&part, &stream)
                 })
                 .unwrap();

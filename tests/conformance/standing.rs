@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::nccl::State;
+use gpucomm::nccl::CommState;
 use gpucomm::{DeviceBuffer, Error, InPlace, ReduceOp};
 
 use crate::support::{Rig, rank_counts, slower, watched};
@@ -15,9 +15,9 @@ fn what_was_aborted_says_since_when_and_why() {
             let comm = rig.clique.rank(0);
             let stream = gpucomm::Stream::new(comm.device()).unwrap();
             let mut x = DeviceBuffer::from_slice(&stream, &[1u8; 3]).unwrap();
-            assert_eq!((comm.state(), comm.aborter().state()), (State::Active, Some(State::Active)));
+            assert_eq!((comm.state(), comm.aborter().state()), (CommState::Active, Some(CommState::Active)));
             let _ = comm.aborter().abort("the test gives up");
-            assert!(rig.clique.ranks().iter().all(|comm| comm.state() == State::Aborted && !comm.is_active()));
+            assert!(rig.clique.ranks().iter().all(|comm| comm.state() == CommState::Aborted && !comm.is_active()));
             let mut refused = || comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).expect_err("aborted");
             let error = refused();
             let Error::Aborted { operation: "all_reduce", reason } = &error else { panic!("{error:?}") };
@@ -40,7 +40,7 @@ fn what_was_closed_is_closed() {
             let aborter = rig.clique.rank(0).aborter();
             rig.clique.close(slower(10.0)).unwrap();
             // What NCCL has let go of may be kept a little longer by who looks after it.
-            assert!(matches!(aborter.state(), None | Some(State::Closed)), "{:?}", aborter.state());
+            assert!(matches!(aborter.state(), None | Some(CommState::Closed)), "{:?}", aborter.state());
             assert!(!aborter.is_active());
         }
     });

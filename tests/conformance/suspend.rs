@@ -1,6 +1,6 @@
 //! Communicators that give memory back for a while: what they do before and after, and what is refused in between.
 
-use gpucomm::nccl::{Config, InitOptions, State, Suspend};
+use gpucomm::nccl::{CommState, Config, InitOptions, Suspend};
 use gpucomm::{
     Backend, Clique, Communicator, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, Version, group,
 };
@@ -53,7 +53,7 @@ fn rounds_of_suspend_and_resume() {
                     assert!(!before.is_suspended && before.suspendable > 0);
                     assert_eq!(before.total, before.suspendable + before.persistent);
                     let suspended = comm.suspend(Suspend::MEMORY, "the test suspends")?;
-                    assert_eq!((comm.state(), comm.is_active()), (State::Suspended, false));
+                    assert_eq!((comm.state(), comm.is_active()), (CommState::Suspended, false));
                     let during = comm.memory_use()?;
                     assert!(during.is_suspended && during.suspendable == before.suspendable);
                     // Windows are memory of users.

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use gpucomm::nccl::{AbortOutcome, State, Suspend, abort_all};
+use gpucomm::nccl::{AbortOutcome, CommState, Suspend, abort_all};
 use gpucomm::{Backend, Communicator, Device, Error, Result, Stream, UniqueId};
 
 use crate::split::{owners, sum};
@@ -49,7 +49,7 @@ fn who_comes_late_to_a_resume() {
                     let error = suspended.resume().unwrap_err();
                     assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
                     assert_names(&error, &["resume", "not come to a resume", "0"]);
-                    assert_eq!(comm.state(), State::Suspended);
+                    assert_eq!(comm.state(), CommState::Suspended);
                     comm.set_timeout(slower(20.0));
                 }
                 late.wait();
@@ -132,7 +132,7 @@ fn forgotten_dropped_and_unwound() {
                 std::mem::forget(suspended);
                 comm.suspended().unwrap().resume().unwrap();
                 let _ = comm.suspend(Suspend::MEMORY, "dropped").unwrap();
-                assert_eq!(comm.state(), State::Suspended);
+                assert_eq!(comm.state(), CommState::Suspended);
                 all.wait();
                 drop(comm);
             });

@@ -1,6 +1,6 @@
 //! Windows over memory that users have. On the emulator, windows that do not fit together, or lie over each other, end the process.
 
-use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Properties};
+use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, MemoryProperties, PhysicalMemory};
 use gpucomm::nccl::Unsupported;
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, Version, group};
 
@@ -23,7 +23,7 @@ pub fn windows_are_sound() -> bool {
 
 /// Mapped memory of this rank, made to be shared.
 pub fn mapped(device: Device, bytes: usize) -> Result<DeviceBuffer<u32>> {
-    let properties = Properties::new(device).handle_types(HandleTypes::FD);
+    let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD);
     Ok(PhysicalMemory::with(&properties, bytes)?.map(&[Access::read_write(device)])?.into_buffer())
 }
 
@@ -188,7 +188,7 @@ fn other_memory_is_refused_by_name() {
                 let access = [Access::read_write(device)];
                 let private: DeviceBuffer<u32> = PhysicalMemory::new(device, 2 << 20)?.map(&access)?.into_buffer();
                 assert_argument(comm.window(&private), "window", "cuda::vmm", "without handles");
-                let properties = Properties::new(device).handle_types(HandleTypes::FD);
+                let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD);
                 let step = || PhysicalMemory::with(&properties, 2 << 20);
                 let to_read: DeviceBuffer<u32> = step()?.map(&[Access::read(device)])?.into_buffer();
                 assert_argument(comm.window(&to_read), "window", "may write", "to read only");

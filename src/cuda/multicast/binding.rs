@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::bound::Bound as Kept;
 use super::functions::{BindAddress, BindMemory, check, functions, refused};
 use super::object::{Binding, Object};
-use super::part::{Part, Source};
+use super::part::{BindSource, Source};
 use super::patience::{bounded_call, persist};
 use super::state::{Bound, Complete, Mapped, Multicast};
 use super::votes::MAP;
@@ -29,7 +29,7 @@ impl Multicast<Complete> {
     /// The memory stays as long as it is bound. Where it is a buffer, what was asked of it before is waited for.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Part};
+    /// # use gpucomm::cuda::multicast::{Multicast, BindSource};
     /// # use gpucomm::cuda::vmm::PhysicalMemory;
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
@@ -37,7 +37,7 @@ impl Multicast<Complete> {
     /// let device = Device::new(0)?;
     /// let complete = Multicast::single_process(&[device], 1 << 20)?;
     /// let memory = PhysicalMemory::new(device, complete.properties().bytes())?;
-    /// let bound = complete.bind(Part::memory(&memory))?;
+    /// let bound = complete.bind(BindSource::memory(&memory))?;
     /// # bound.close()?;
     /// # Ok(())
     /// # }
@@ -49,7 +49,7 @@ impl Multicast<Complete> {
     /// where the object can, where the driver is out of memory, the fabric in the wrong state, or the system not ready;
     /// [`Timeout`](Error::Timeout) where the driver does not return, as a device is missing; what CUDA says. The object is gone then, and the
     /// other ranks of it are told. Where the driver has not returned, memory that it binds later stays for good.
-    pub fn bind(self, part: Part<'_>) -> Result<Multicast<Bound>> {
+    pub fn bind(self, part: BindSource<'_>) -> Result<Multicast<Bound>> {
         let mut object = self.into_object();
         match bind(&mut object, part) {
             Ok(()) => Ok(Multicast::of(object)),
@@ -85,7 +85,7 @@ impl Multicast<Complete> {
         }
         for one in memory {
             let at = object.bound_for(one.device()).last().map_or(0, |(_, end)| *end);
-            if let Err(error) = bind(&mut object, Part::memory(one).at(at)) {
+            if let Err(error) = bind(&mut object, BindSource::memory(one).at(at)) {
                 return Err(given_up(object, error));
             }
         }
@@ -101,7 +101,7 @@ macro_rules! more {
             ///
             /// # Errors
             /// As there.
-            pub fn bind_more(&mut self, part: Part<'_>) -> Result<()> {
+            pub fn bind_more(&mut self, part: BindSource<'_>) -> Result<()> {
                 bind(self.object_mut(), part)
             }
 
@@ -130,7 +130,7 @@ fn given_up(object: Box<Object>, error: Error) -> Error {
     error
 }
 
-fn bind(object: &mut Object, part: Part<'_>) -> Result<()> {
+fn bind(object: &mut Object, part: BindSource<'_>) -> Result<()> {
     outside_host_functions(BIND)?;
     let device = part.device();
     if !object.devices.contains(&device) {
@@ -205,7 +205,7 @@ fn by_address(
 }
 
 /// How many bytes are to be bound, if that can be.
-fn checked(object: &Object, part: &Part<'_>) -> Result<usize> {
+fn checked(object: &Object, part: &BindSource<'_>) -> Result<usize> {
     let (step, all, has, device) = (object.steps.minimum, object.properties.bytes(), part.has(), part.device());
     let bytes = part.bytes.unwrap_or_else(|| has.saturating_sub(part.skip).min(all.saturating_sub(part.at)));
     let mut numbers = vec![("at", part.at), ("skip", part.skip), ("bytes", bytes)];
@@ -237,7 +237,7 @@ fn checked(object: &Object, part: &Part<'_>) -> Result<usize> {
 }
 
 /// Whether memory can be shared with other processes, as the driver says.
-fn is_shareable(part: &Part<'_>) -> Result<bool> {
+fn is_shareable(part: &BindSource<'_>) -> Result<bool> {
     let _current = part.device().bind(BIND)?;
     match part.source {
         Source::Memory(memory) => Ok(held_by(BIND, memory.device(), memory.as_raw())?.handles() != HandleTypes::NONE),

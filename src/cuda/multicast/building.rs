@@ -3,7 +3,7 @@
 use super::functions::{check, functions, no_fabric};
 use super::object::Object;
 use super::patience::persist;
-use super::properties::Properties;
+use super::properties::ObjectProperties;
 use super::state::{Building, Complete, Multicast};
 use super::support::{check_device, check_properties};
 use crate::cuda::devices::device::Device;
@@ -15,12 +15,12 @@ impl Multicast<Building> {
     /// Wraps `cuMulticastCreate`: an object with no devices as yet.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Properties};
+    /// # use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
     /// let devices = Device::all()?;
-    /// let mut building = Multicast::create(&Properties::new(devices.len(), 1 << 20).rounded()?)?;
+    /// let mut building = Multicast::create(&ObjectProperties::new(devices.len(), 1 << 20).rounded()?)?;
     /// for device in devices {
     ///     building.add(device)?;
     /// }
@@ -34,7 +34,7 @@ impl Multicast<Building> {
     /// [`InvalidArgument`](Error::InvalidArgument) for no devices, or a size that is no multiple of the least step;
     /// [`Multicast`](Error::Multicast) where driver or devices have no multicast, or the switches have no room;
     /// [`Unsupported`](Error::Unsupported) for fabric handles where there is no fabric; what CUDA says.
-    pub fn create(properties: &Properties) -> Result<Self> {
+    pub fn create(properties: &ObjectProperties) -> Result<Self> {
         const FUNCTION: &str = "cuMulticastCreate";
         check_properties(FUNCTION, properties)?;
         let (device, function, raw) = (Device::current()?, functions(FUNCTION)?.create, properties.raw());
@@ -79,7 +79,7 @@ impl Multicast<Building> {
 }
 
 /// What cuMulticastCreate came to. There are multicast objects, and where this one is for fabric handles, these may be what is missing.
-fn check_create(device: Device, result: sys::CUresult, properties: &Properties) -> Result<()> {
+fn check_create(device: Device, result: sys::CUresult, properties: &ObjectProperties) -> Result<()> {
     const FUNCTION: &str = "cuMulticastCreate";
     if matches!(result.0, 800 | 801) && properties.handles().contains(HandleTypes::FABRIC) {
         return Err(no_fabric(FUNCTION));
@@ -106,7 +106,7 @@ pub(super) fn add(object: &mut Object, device: Device) -> Result<()> {
 
 impl Multicast<Complete> {
     /// Wraps `cuMulticastCreate` and `cuMulticastAddDevice`: an object of at least `bytes` bytes of each of these devices, all of this process,
-    /// in [recommended steps](Properties::rounded).
+    /// in [recommended steps](ObjectProperties::rounded).
     ///
     /// ```
     /// # use gpucomm::cuda::multicast::Multicast;
@@ -130,7 +130,7 @@ impl Multicast<Complete> {
         for (at, device) in devices.iter().enumerate() {
             check_device(OPERATION, *device, &devices[..at])?;
         }
-        let mut building = Multicast::create(&Properties::new(devices.len(), bytes).rounded()?)?;
+        let mut building = Multicast::create(&ObjectProperties::new(devices.len(), bytes).rounded()?)?;
         devices.iter().try_for_each(|device| building.add(*device))?;
         building.complete()
     }
@@ -139,11 +139,11 @@ impl Multicast<Complete> {
     /// to this crate from now on, which releases it.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Complete, Multicast, Properties};
+    /// # use gpucomm::cuda::multicast::{Complete, Multicast, ObjectProperties};
     /// # use gpucomm::{Device, Result};
     /// # fn main() -> Result<()> {
     /// fn take(theirs: u64, bytes: usize, devices: &[Device]) -> Result<Multicast<Complete>> {
-    ///     let properties = Properties::new(devices.len(), bytes);
+    ///     let properties = ObjectProperties::new(devices.len(), bytes);
     ///     // SAFETY: their library has made it so, and added these devices; it neither uses nor releases it any more.
     ///     unsafe { Multicast::from_raw(theirs, &properties, devices) }
     /// }
@@ -166,7 +166,7 @@ impl Multicast<Complete> {
     ///
     /// # Errors
     /// As [`Multicast::create`]. It still belongs to the caller then.
-    pub unsafe fn from_raw(raw: u64, properties: &Properties, devices: &[Device]) -> Result<Self> {
+    pub unsafe fn from_raw(raw: u64, properties: &ObjectProperties, devices: &[Device]) -> Result<Self> {
         const OPERATION: &str = "Multicast::from_raw";
         check_properties(OPERATION, properties)?;
         for (at, device) in devices.iter().enumerate() {
@@ -188,7 +188,7 @@ mod tests {
     fn what_is_missing_is_the_fabric_or_multicast() {
         let Ok(device) = Device::new(0) else { return };
         let create = |code, handles| {
-            let properties = Properties::new(2, 2 << 20).handle_types(handles);
+            let properties = ObjectProperties::new(2, 2 << 20).handle_types(handles);
             check_create(device, sys::CUresult(code), &properties).unwrap_err()
         };
         for code in [800, 801] {

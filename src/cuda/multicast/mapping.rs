@@ -24,7 +24,7 @@ impl Multicast<Bound> {
     /// ranks have it in common, all of them call it, and it returns when all have bound and mapped theirs: what is written then comes to all.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Part};
+    /// # use gpucomm::cuda::multicast::{Multicast, BindSource};
     /// # use gpucomm::cuda::vmm::PhysicalMemory;
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
@@ -32,7 +32,7 @@ impl Multicast<Bound> {
     /// let device = Device::new(0)?;
     /// let complete = Multicast::single_process(&[device], 1 << 20)?;
     /// let memory = PhysicalMemory::new(device, complete.properties().bytes())?;
-    /// let mapped = complete.bind(Part::memory(&memory))?.map()?;
+    /// let mapped = complete.bind(BindSource::memory(&memory))?.map()?;
     /// # mapped.close()?;
     /// # Ok(())
     /// # }
@@ -105,7 +105,7 @@ impl Multicast<Mapped> {
     /// Where kernels on `device` find all of the object: as many elements as there is room for.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Part};
+    /// # use gpucomm::cuda::multicast::{Multicast, BindSource};
     /// # use gpucomm::cuda::vmm::PhysicalMemory;
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
@@ -113,7 +113,7 @@ impl Multicast<Mapped> {
     /// # let device = Device::new(0)?;
     /// # let complete = Multicast::single_process(&[device], 1 << 20)?;
     /// # let memory = PhysicalMemory::new(device, complete.properties().bytes())?;
-    /// # let mapped = complete.bind(Part::memory(&memory))?.map()?;
+    /// # let mapped = complete.bind(BindSource::memory(&memory))?.map()?;
     /// let all = mapped.ptr::<f32>(device)?;
     /// assert_eq!(all.len() * size_of::<f32>(), mapped.properties().bytes());
     /// # mapped.close()?;
@@ -132,7 +132,7 @@ impl Multicast<Mapped> {
     /// devices of other processes, those see to it.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Part};
+    /// # use gpucomm::cuda::multicast::{Multicast, BindSource};
     /// # use gpucomm::cuda::vmm::PhysicalMemory;
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
@@ -141,7 +141,7 @@ impl Multicast<Mapped> {
     /// # let complete = Multicast::single_process(&[device], 4 << 20)?;
     /// let step = complete.granularity().minimum;
     /// let memory = PhysicalMemory::new(device, step)?;
-    /// let mapped = complete.bind(Part::memory(&memory).at(step))?.map()?;
+    /// let mapped = complete.bind(BindSource::memory(&memory).at(step))?.map()?;
     /// assert_eq!(mapped.part::<f32>(device, step, 100)?.len(), 100);
     /// // Nothing is bound there.
     /// assert!(mapped.part::<f32>(device, 0, 100).is_err());

@@ -7,10 +7,10 @@
 //! | | wraps | |
 //! |---|---|---|
 //! | [`Multicast::supported`], [`Multicast::why_not`], [`Multicast::probe`] | `cuDeviceGetAttribute` | whether there is multicast: as attributes say, and as a trial does |
-//! | [`Properties`] | `cuMulticastGetGranularity` | what an object is to be like, and in which steps |
+//! | [`ObjectProperties`] | `cuMulticastGetGranularity` | what an object is to be like, and in which steps |
 //! | [`Multicast::single_process`], [`Multicast::create`], [`Multicast::add`] | `cuMulticastCreate`, `cuMulticastAddDevice` | one process, all of whose devices are added |
 //! | [`Multicast::join`], or [`Multicast::export_fd`] and its kin, and [`Multicast::agree`] | `cuMemExportToShareableHandle`, `cuMemImportFromShareableHandle` | many processes, each of which adds its own |
-//! | [`Multicast::bind`], [`Part`] | `cuMulticastBindMem`, `cuMulticastBindAddr` | memory by its handle or its address, whole or in parts |
+//! | [`Multicast::bind`], [`BindSource`] | `cuMulticastBindMem`, `cuMulticastBindAddr` | memory by its handle or its address, whole or in parts |
 //! | [`Multicast::map`], [`McPtr`] | `cuMemMap`, `cuMemSetAccess` | the address |
 //! | [`Multicast::close`] | `cuMemUnmap`, `cuMulticastUnbind`, `cuMemRelease` | the end, in this order |
 //!
@@ -81,10 +81,10 @@ mod team;
 mod votes;
 
 pub use crate::refusal::Refusal;
-pub use part::Part;
+pub use part::BindSource;
 pub use pointer::McPtr;
 #[allow(unused_imports, reason = "not every library is built in")]
 pub(crate) use pointer::Of;
-pub use properties::Properties;
-pub use state::{Bound, Building, Complete, Mapped, Multicast, State};
+pub use properties::ObjectProperties;
+pub use state::{Bound, Building, Complete, Mapped, Multicast, Stage};
 pub use team::Channel;

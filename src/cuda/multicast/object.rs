@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bound::Bound;
 use super::functions::functions;
 use super::patience::bounded;
-use super::properties::Properties;
+use super::properties::ObjectProperties;
 use super::votes::{MAP, Party, decided, nobody_else};
 use crate::cuda::devices::check::check_on;
 use crate::cuda::devices::device::Device;
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// A multicast object: its handle, and what this process has bound and mapped.
 pub(super) struct Object {
     pub(super) raw: u64,
-    pub(super) properties: Properties,
+    pub(super) properties: ObjectProperties,
     pub(super) steps: Granularity,
     /// The devices that this process has added.
     pub(super) devices: Vec<Device>,
@@ -51,7 +51,7 @@ pub(super) struct View {
 }
 
 impl Object {
-    pub(super) fn new(raw: u64, properties: Properties, steps: Granularity) -> Box<Self> {
+    pub(super) fn new(raw: u64, properties: ObjectProperties, steps: Granularity) -> Box<Self> {
         Box::new(Self {
             raw,
             properties,

@@ -9,7 +9,7 @@ use crate::element::Element;
 /// Memory of a device that is to be bound: all of it, or a part, from the start of the object on, or from elsewhere.
 ///
 /// ```
-/// # use gpucomm::cuda::multicast::{Multicast, Part};
+/// # use gpucomm::cuda::multicast::{Multicast, BindSource};
 /// # use gpucomm::cuda::vmm::PhysicalMemory;
 /// # use gpucomm::Device;
 /// # fn main() -> gpucomm::Result<()> {
@@ -19,13 +19,13 @@ use crate::element::Element;
 /// let step = complete.granularity().minimum;
 /// let memory = PhysicalMemory::new(device, 4 * step)?;
 /// // The third and the fourth step of the memory become the first and the second of the object.
-/// let bound = complete.bind(Part::memory(&memory).skip(2 * step).bytes(2 * step))?;
+/// let bound = complete.bind(BindSource::memory(&memory).skip(2 * step).bytes(2 * step))?;
 /// # bound.close()?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'m> {
+pub struct BindSource<'m> {
     pub(super) source: Source<'m>,
     pub(super) at: usize,
     pub(super) skip: usize,
@@ -38,13 +38,13 @@ pub(super) enum Source<'m> {
     Region(Region<'m>),
 }
 
-impl<'m> Part<'m> {
+impl<'m> BindSource<'m> {
     fn of(source: Source<'m>) -> Self {
         Self { source, at: 0, skip: 0, bytes: None }
     }
 
     /// Physical memory, by its handle (`cuMulticastBindMem`). It stays until it is unbound. It can be mapped after that, but not behind other
-    /// memory; what is mapped already is bound [by its address](Part::buffer).
+    /// memory; what is mapped already is bound [by its address](BindSource::buffer).
     pub fn memory(memory: &'m PhysicalMemory) -> Self {
         Self::of(Source::Memory(memory))
     }
@@ -53,14 +53,14 @@ impl<'m> Part<'m> {
     /// [`DeviceBuffer`](crate::DeviceBuffer) is. It must begin and end at a step.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Part};
+    /// # use gpucomm::cuda::multicast::{Multicast, BindSource};
     /// # use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
     /// let stream = Stream::new(Device::new(0)?)?;
     /// let complete = Multicast::single_process(&[stream.device()], 2 << 20)?;
     /// let buffer = DeviceBuffer::<u8>::zeroed(&stream, complete.properties().bytes())?;
-    /// match complete.bind(Part::buffer(&buffer)) {
+    /// match complete.bind(BindSource::buffer(&buffer)) {
     ///     Ok(bound) => bound.close()?,
     ///     Err(error) => println!("a pool may begin anywhere: {error}"),
     /// }
@@ -74,7 +74,7 @@ impl<'m> Part<'m> {
     /// Where in the object it is bound, in bytes: a multiple of the least step.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Part};
+    /// # use gpucomm::cuda::multicast::{Multicast, BindSource};
     /// # use gpucomm::cuda::vmm::PhysicalMemory;
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
@@ -83,8 +83,8 @@ impl<'m> Part<'m> {
     /// let complete = Multicast::single_process(&[device], 4 << 20)?;
     /// let step = complete.granularity().minimum;
     /// let halves = [PhysicalMemory::new(device, step)?, PhysicalMemory::new(device, step)?];
-    /// let mut bound = complete.bind(Part::memory(&halves[0]))?;
-    /// bound.bind_more(Part::memory(&halves[1]).at(step))?;
+    /// let mut bound = complete.bind(BindSource::memory(&halves[0]))?;
+    /// bound.bind_more(BindSource::memory(&halves[1]).at(step))?;
     /// # bound.close()?;
     /// # Ok(())
     /// # }

@@ -105,7 +105,7 @@ impl<'m, T: Element> McPtr<'m, T> {
     /// Where the range does not lie within.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Part};
+    /// # use gpucomm::cuda::multicast::{Multicast, BindSource};
     /// # use gpucomm::cuda::vmm::PhysicalMemory;
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
@@ -113,7 +113,7 @@ impl<'m, T: Element> McPtr<'m, T> {
     /// # let device = Device::new(0)?;
     /// # let complete = Multicast::single_process(&[device], 1 << 20)?;
     /// # let memory = PhysicalMemory::new(device, complete.properties().bytes())?;
-    /// # let mapped = complete.bind(Part::memory(&memory))?.map()?;
+    /// # let mapped = complete.bind(BindSource::memory(&memory))?.map()?;
     /// let all = mapped.ptr::<f32>(device)?;
     /// let some = all.slice(100..300);
     /// assert_eq!((some.len(), some.as_raw().addr() - all.as_raw().addr()), (200, 400));

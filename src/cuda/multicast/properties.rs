@@ -9,13 +9,13 @@ use crate::sys::multicast as c;
 /// What a multicast object is to be like: a `CUmulticastObjectProp`.
 ///
 /// ```
-/// # use gpucomm::cuda::multicast::{Multicast, Properties};
+/// # use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
 /// # use gpucomm::cuda::vmm::HandleTypes;
 /// # use gpucomm::Device;
 /// # fn main() -> gpucomm::Result<()> {
 /// let devices = Device::all()?;
 /// if Multicast::supported(&devices)? {
-///     let properties = Properties::new(devices.len(), 1 << 20).handle_types(HandleTypes::FD).rounded()?;
+///     let properties = ObjectProperties::new(devices.len(), 1 << 20).handle_types(HandleTypes::FD).rounded()?;
 ///     assert!(properties.bytes() >= 1 << 20);
 ///     assert_eq!((properties.devices(), properties.handles()), (devices.len(), HandleTypes::FD));
 /// }
@@ -23,13 +23,13 @@ use crate::sys::multicast as c;
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Properties {
+pub struct ObjectProperties {
     devices: usize,
     bytes: usize,
     handle_types: HandleTypes,
 }
 
-impl Properties {
+impl ObjectProperties {
     /// For so many devices, of all processes together, and so many bytes of each.
     pub fn new(devices: usize, bytes: usize) -> Self {
         Self { devices, bytes, handle_types: HandleTypes::NONE }
@@ -58,15 +58,15 @@ impl Properties {
     }
 
     /// Wraps `cuMulticastGetGranularity`: the least step of sizes, offsets and addresses, and the recommended one, which depends on
-    /// [`Properties::bytes`]: on H200s with driver 580 2 MiB, and 512 MiB for objects of 512 MiB and more.
+    /// [`ObjectProperties::bytes`]: on H200s with driver 580 2 MiB, and 512 MiB for objects of 512 MiB and more.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Properties};
+    /// # use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let devices = Device::all()?;
     /// if Multicast::supported(&devices)? {
-    ///     let steps = Properties::new(devices.len(), 1 << 30).granularity()?;
+    ///     let steps = ObjectProperties::new(devices.len(), 1 << 30).granularity()?;
     ///     assert_eq!(steps.recommended % steps.minimum, 0);
     /// }
     /// # Ok(())
@@ -95,12 +95,12 @@ impl Properties {
     /// The same for the next size that is a multiple of the recommended step, and at least one step.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Properties};
+    /// # use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let devices = Device::all()?;
     /// if Multicast::supported(&devices)? {
-    ///     let properties = Properties::new(devices.len(), 1000).rounded()?;
+    ///     let properties = ObjectProperties::new(devices.len(), 1000).rounded()?;
     ///     assert_eq!(properties.bytes() % properties.granularity()?.minimum, 0);
     /// }
     /// # Ok(())
@@ -108,12 +108,12 @@ impl Properties {
     /// ```
     ///
     /// # Errors
-    /// As [`Properties::granularity`]; [`InvalidArgument`](Error::InvalidArgument) where there is no such size.
+    /// As [`ObjectProperties::granularity`]; [`InvalidArgument`](Error::InvalidArgument) where there is no such size.
     pub fn rounded(self) -> Result<Self> {
         let step = self.granularity()?.recommended;
         let bytes = self.bytes.max(1).checked_next_multiple_of(step).ok_or_else(|| {
             let expected = format!("at most {}", usize::MAX / step * step);
-            Error::argument("Properties::rounded", "bytes", expected, self.bytes)
+            Error::argument("ObjectProperties::rounded", "bytes", expected, self.bytes)
         })?;
         Ok(Self { bytes, ..self })
     }
@@ -129,7 +129,7 @@ impl Properties {
     }
 }
 
-impl std::fmt::Display for Properties {
+impl std::fmt::Display for ObjectProperties {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "a multicast object of {} devices and {} bytes, with {}", self.devices, self.bytes, self.handle_types)
     }

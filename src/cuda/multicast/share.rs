@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use super::functions::{check, functions};
 use super::object::Object;
-use super::properties::Properties;
+use super::properties::ObjectProperties;
 use super::state::{Building, Multicast};
 use super::support::check_properties;
 use crate::cuda::devices::device::Device;
@@ -21,11 +21,11 @@ impl Multicast<Building> {
     /// sees to that.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Properties};
+    /// # use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
     /// # use gpucomm::cuda::vmm::HandleTypes;
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
-    /// let properties = Properties::new(2, 1 << 20).handle_types(HandleTypes::FD).rounded()?;
+    /// let properties = ObjectProperties::new(2, 1 << 20).handle_types(HandleTypes::FD).rounded()?;
     /// let building = Multicast::create(&properties)?;
     /// let fd: std::os::fd::OwnedFd = building.export_fd()?;
     /// // The descriptor has come over a socket, and the properties with it.
@@ -37,7 +37,7 @@ impl Multicast<Building> {
     /// ```
     ///
     /// # Errors
-    /// [`InvalidArgument`](Error::InvalidArgument) for an object that was not [made](Properties::handle_types) for [`HandleTypes::FD`]; what
+    /// [`InvalidArgument`](Error::InvalidArgument) for an object that was not [made](ObjectProperties::handle_types) for [`HandleTypes::FD`]; what
     /// CUDA says.
     pub fn export_fd(&self) -> Result<OwnedFd> {
         let mut fd: c_int = -1;
@@ -51,11 +51,11 @@ impl Multicast<Building> {
     /// object, sent by any means. As [`Multicast::export_fd`].
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Multicast, Properties};
+    /// # use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
     /// # use gpucomm::cuda::vmm::HandleTypes;
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
-    /// let properties = Properties::new(2, 1 << 20).handle_types(HandleTypes::FABRIC).rounded()?;
+    /// let properties = ObjectProperties::new(2, 1 << 20).handle_types(HandleTypes::FABRIC).rounded()?;
     /// match Multicast::create(&properties) {
     ///     Ok(building) => println!("{:?}", building.export_fabric()?),
     ///     Err(error) => println!("there is no fabric here: {error}"),
@@ -96,7 +96,7 @@ impl Multicast<Building> {
     ///
     /// # Errors
     /// As [`Multicast::create`]; what CUDA says.
-    pub unsafe fn import_fd(fd: impl AsFd, properties: &Properties) -> Result<Self> {
+    pub unsafe fn import_fd(fd: impl AsFd, properties: &ObjectProperties) -> Result<Self> {
         let fd = std::ptr::without_provenance_mut(fd.as_fd().as_raw_fd() as usize);
         // SAFETY: a handle of this kind is the descriptor itself, which stays open during the call.
         unsafe { import("Multicast::import_fd", HandleTypes::FD, fd, properties) }
@@ -105,15 +105,15 @@ impl Multicast<Building> {
     /// Wraps `cuMemImportFromShareableHandle`: the object that another process has exported as this handle.
     ///
     /// ```
-    /// # use gpucomm::cuda::multicast::{Building, Multicast, Properties};
+    /// # use gpucomm::cuda::multicast::{Building, Multicast, ObjectProperties};
     /// # use gpucomm::cuda::vmm::FabricHandle;
     /// # use gpucomm::Result;
-    /// fn import(bytes: [u8; 64], properties: &Properties) -> Result<Multicast<Building>> {
+    /// fn import(bytes: [u8; 64], properties: &ObjectProperties) -> Result<Multicast<Building>> {
     ///     // SAFETY: the process that has sent these bytes has made the object with these properties.
     ///     unsafe { Multicast::import_fabric(&FabricHandle(bytes), properties) }
     /// }
     /// # if gpucomm::backend() == gpucomm::Backend::Emulator {
-    /// #     assert!(import([0; 64], &Properties::new(2, 2 << 20)).is_err());
+    /// #     assert!(import([0; 64], &ObjectProperties::new(2, 2 << 20)).is_err());
     /// # }
     /// ```
     ///
@@ -122,7 +122,7 @@ impl Multicast<Building> {
     ///
     /// # Errors
     /// As there.
-    pub unsafe fn import_fabric(handle: &FabricHandle, properties: &Properties) -> Result<Self> {
+    pub unsafe fn import_fabric(handle: &FabricHandle, properties: &ObjectProperties) -> Result<Self> {
         let place = handle.0.as_ptr().cast_mut().cast();
         // SAFETY: a handle of this kind is 64 bytes, which are there.
         unsafe { import("Multicast::import_fabric", HandleTypes::FABRIC, place, properties) }
@@ -135,7 +135,7 @@ unsafe fn import(
     operation: &'static str,
     kind: HandleTypes,
     place: *mut c_void,
-    properties: &Properties,
+    properties: &ObjectProperties,
 ) -> Result<Multicast<Building>> {
     const FUNCTION: &str = "cuMemImportFromShareableHandle";
     outside_host_functions(operation)?;

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::object::Object;
-use super::properties::Properties;
+use super::properties::ObjectProperties;
 use crate::cuda::devices::device::Device;
 use crate::cuda::vmm::Granularity;
 use crate::error::Result;
@@ -26,14 +26,14 @@ use crate::error::Result;
 /// cannot ask them. Dropped then, it is *left behind*: object and memory stay until the process ends. Only [`Multicast::close`], by all ranks,
 /// gives them back. Dropped before it is mapped, it is taken down, and the other ranks are not told: they wait for this one until their
 /// timeout, unless it comes to another vote of theirs, which they take for its no.
-pub struct Multicast<S: State> {
+pub struct Multicast<S: Stage> {
     /// Taken by what comes next, and by the destructor.
     object: Option<Box<Object>>,
     state: PhantomData<S>,
 }
 
 /// A state of a [`Multicast`].
-pub trait State: sealed::Sealed {
+pub trait Stage: sealed::Sealed {
     #[doc(hidden)]
     const NAME: &'static str;
 }
@@ -50,7 +50,7 @@ macro_rules! states {
 
         impl sealed::Sealed for $name {}
 
-        impl State for $name {
+        impl Stage for $name {
             const NAME: &'static str = $text;
         }
     )*};
@@ -67,7 +67,7 @@ states! {
     Mapped: "mapped";
 }
 
-impl<S: State> Multicast<S> {
+impl<S: Stage> Multicast<S> {
     pub(super) fn of(object: Box<Object>) -> Self {
         Self { object: Some(object), state: PhantomData }
     }
@@ -86,7 +86,7 @@ impl<S: State> Multicast<S> {
     }
 
     /// What it was made like.
-    pub fn properties(&self) -> &Properties {
+    pub fn properties(&self) -> &ObjectProperties {
         &self.object().properties
     }
 
@@ -165,7 +165,7 @@ impl<S: State> Multicast<S> {
     }
 }
 
-impl<S: State> Drop for Multicast<S> {
+impl<S: Stage> Drop for Multicast<S> {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {
             object.leave();
@@ -173,7 +173,7 @@ impl<S: State> Drop for Multicast<S> {
     }
 }
 
-impl<S: State> fmt::Debug for Multicast<S> {
+impl<S: Stage> fmt::Debug for Multicast<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(object) = &self.object else { return f.write_str("Multicast") };
         f.debug_struct("Multicast")

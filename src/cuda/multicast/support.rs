@@ -1,7 +1,7 @@
 //! Whether there is multicast.
 
 use super::functions::{refused, why_not};
-use super::properties::Properties;
+use super::properties::ObjectProperties;
 use super::state::{Building, Multicast};
 use crate::cuda::devices::device::Device;
 use crate::cuda::vmm::PhysicalMemory;
@@ -110,13 +110,13 @@ pub(super) fn check_device(operation: &'static str, device: Device, others: &[De
 }
 
 /// Refuses properties of which there can be no object.
-pub(super) fn check_properties(operation: &'static str, properties: &Properties) -> Result<()> {
+pub(super) fn check_properties(operation: &'static str, properties: &ObjectProperties) -> Result<()> {
     if properties.devices() == 0 || u32::try_from(properties.devices()).is_err() {
         return Err(Error::argument(operation, "devices", format!("1 to {} devices", u32::MAX), properties.devices()));
     }
     let step = properties.granularity()?.minimum;
     if properties.bytes() == 0 || !properties.bytes().is_multiple_of(step) {
-        let expected = format!("a multiple of {step}, as by Properties::rounded");
+        let expected = format!("a multiple of {step}, as by ObjectProperties::rounded");
         return Err(Error::argument(operation, "bytes", expected, properties.bytes()));
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use super::building::add;
 use super::functions::refused;
 use super::patience::{ATTEMPTS, pause};
-use super::properties::Properties;
+use super::properties::ObjectProperties;
 use super::state::{Building, Complete, Multicast};
 use super::votes::{Party, decided, is_worth_another, vote};
 use crate::cuda::devices::device::Device;
@@ -55,7 +55,7 @@ impl Multicast<Complete> {
     /// ```
     /// # fn main() -> gpucomm::Result<()> {
     /// use gpucomm::Device;
-    /// use gpucomm::cuda::multicast::{Channel, Multicast, Part, Properties};
+    /// use gpucomm::cuda::multicast::{Channel, Multicast, BindSource, ObjectProperties};
     /// use gpucomm::cuda::vmm::{self, HandleTypes, PhysicalMemory};
     /// use gpucomm::exchange::{Exchange, FdSocket, Threads};
     ///
@@ -63,12 +63,12 @@ impl Multicast<Complete> {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
     /// let device = Device::new(exchange.rank())?;
     /// let socket = FdSocket::new(&exchange, std::env::temp_dir())?;
-    /// let properties = Properties::new(exchange.size(), 1 << 20).rounded()?;
+    /// let properties = ObjectProperties::new(exchange.size(), 1 << 20).rounded()?;
     /// let complete = Multicast::join(Channel::Fds(&socket), &properties, &[device])?;
     ///
-    /// let shareable = vmm::Properties::new(device).handle_types(HandleTypes::FD);
+    /// let shareable = vmm::MemoryProperties::new(device).handle_types(HandleTypes::FD);
     /// let memory = PhysicalMemory::with(&shareable, properties.bytes())?;
-    /// let mapped = complete.bind(Part::memory(&memory))?.map()?;
+    /// let mapped = complete.bind(BindSource::memory(&memory))?.map()?;
     /// println!("{:p}, for kernels", mapped.ptr::<f32>(device)?.as_raw());
     /// mapped.close()?;
     /// # Ok(())
@@ -80,7 +80,7 @@ impl Multicast<Complete> {
     /// known to have ended; where one cannot go on, its own error there, and [`Multicast`](Error::Multicast) with
     /// [`Refusal::Peer`](super::Refusal::Peer) on the others; [`InvalidArgument`](Error::InvalidArgument) on all where the devices are not as
     /// many as the properties say, or a rank has none, and [`Disagreement`](Error::Disagreement) where properties differ.
-    pub fn join(channel: Channel<'_>, properties: &Properties, devices: &[Device]) -> Result<Self> {
+    pub fn join(channel: Channel<'_>, properties: &ObjectProperties, devices: &[Device]) -> Result<Self> {
         let exchange = channel.exchange();
         let properties = properties.handle_types(properties.handles() | channel.kind());
         let mine = if exchange.rank() == 0 { Some(Multicast::create(&properties)) } else { None };
@@ -147,7 +147,7 @@ fn purpose(nonce: u64) -> String {
 }
 
 /// Another rank: takes the object that rank 0 offers.
-fn take(channel: &Channel<'_>, properties: &Properties, told: &[u8]) -> Result<Taken> {
+fn take(channel: &Channel<'_>, properties: &ObjectProperties, told: &[u8]) -> Result<Taken> {
     let wrong = |reason: String| Error::Exchange { operation: JOIN, key: "rank 0".to_owned(), reason };
     let handle = match told.split_first() {
         Some((1, handle)) => handle,
@@ -180,12 +180,12 @@ impl Multicast<Building> {
     ///
     /// ```
     /// # use gpucomm::Device;
-    /// # use gpucomm::cuda::multicast::{Multicast, Properties};
+    /// # use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
     /// # use gpucomm::exchange::{Exchange, Threads};
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
-    /// let building = Multicast::create(&Properties::new(1, 1 << 20).rounded()?)?;
+    /// let building = Multicast::create(&ObjectProperties::new(1, 1 << 20).rounded()?)?;
     /// let complete = building.agree(&exchange, &[Device::new(0)?])?;
     /// # complete.close()?;
     /// # Ok(())
@@ -228,7 +228,7 @@ fn number() -> u64 {
 }
 
 /// Whether all ranks say the same of the object, and have as many devices as that is for, each at least one. The number that rank 0 gives it.
-fn compare(rank: usize, said: &str, properties: &Properties, all: &[Vec<u8>]) -> Result<u64> {
+fn compare(rank: usize, said: &str, properties: &ObjectProperties, all: &[Vec<u8>]) -> Result<u64> {
     let (mut devices, mut without, mut number) = (0, None, 0);
     for (peer, bytes) in all.iter().enumerate() {
         let text = String::from_utf8_lossy(bytes);

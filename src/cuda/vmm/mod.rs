@@ -5,7 +5,7 @@
 //!
 //! | | wraps | |
 //! |---|---|---|
-//! | [`Properties`], [`Granularity`] | `cuMemGetAllocationGranularity` | what memory is to be like, and in which steps there is some |
+//! | [`MemoryProperties`], [`Granularity`] | `cuMemGetAllocationGranularity` | what memory is to be like, and in which steps there is some |
 //! | [`PhysicalMemory`] | `cuMemCreate`, `cuMemRelease` | bytes of a device, at no address |
 //! | [`AddressRange`] | `cuMemAddressReserve`, `cuMemAddressFree` | addresses, with no memory |
 //! | [`Mapping`] | `cuMemMap`, `cuMemSetAccess`, `cuMemUnmap` | memory at the first of some addresses, for the devices that are given [`Access`] |
@@ -43,12 +43,12 @@
 //!
 //! # Between processes
 //!
-//! Memory that is to be shared is [made for it](Properties::handle_types), and sent *before* it is mapped, as the mapping takes it; what a
+//! Memory that is to be shared is [made for it](MemoryProperties::handle_types), and sent *before* it is mapped, as the mapping takes it; what a
 //! buffer grows by is sent piece by piece.
 //!
 //! ```
 //! # fn main() -> gpucomm::Result<()> {
-//! use gpucomm::cuda::vmm::{Access, HandleTypes, PhysicalMemory, Properties};
+//! use gpucomm::cuda::vmm::{Access, HandleTypes, PhysicalMemory, MemoryProperties};
 //! use gpucomm::exchange::{Exchange, FdSocket, Threads};
 //! use gpucomm::{Device, DeviceBuffer, Stream};
 //!
@@ -57,7 +57,7 @@
 //! let device = Device::new(0)?;
 //! let stream = Stream::new(device)?;
 //! let socket = FdSocket::new(&exchange, std::env::temp_dir())?;
-//! let memory = PhysicalMemory::with(&Properties::new(device).handle_types(HandleTypes::FD), 1 << 20)?;
+//! let memory = PhysicalMemory::with(&MemoryProperties::new(device).handle_types(HandleTypes::FD), 1 << 20)?;
 //! // To itself here, for want of another process.
 //! memory.send(&socket, 0, "weights")?;
 //! let mut weights: DeviceBuffer<f32> = memory.map(&[Access::read_write(device)])?.into_buffer();
@@ -93,7 +93,7 @@ mod share;
 pub use access::Access;
 pub use mapping::Mapping;
 pub use physical::PhysicalMemory;
-pub use properties::{Granularity, HandleTypes, Properties};
+pub use properties::{Granularity, HandleTypes, MemoryProperties};
 pub use range::AddressRange;
 pub use share::FabricHandle;
 #[allow(unused_imports)]

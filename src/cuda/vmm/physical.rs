@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::functions;
-use super::properties::{HandleTypes, Properties};
+use super::properties::{HandleTypes, MemoryProperties};
 use crate::codes::CudaCode;
 use crate::cuda::devices::check::{check, check_memory};
 use crate::cuda::devices::device::Device;
@@ -37,7 +37,7 @@ pub(crate) struct Physical {
     /// Whether it is released with this.
     ours: bool,
     pub(super) bytes: usize,
-    pub(super) properties: Properties,
+    pub(super) properties: MemoryProperties,
     /// What is kept of it, in common with what is mapped beside it. Set where it is mapped first.
     known: OnceLock<Arc<Known>>,
     /// Whether it was mapped, or is to be mapped, more than once.
@@ -47,21 +47,21 @@ pub(crate) struct Physical {
 }
 
 impl PhysicalMemory {
-    /// Wraps `cuMemCreate`: at least `bytes` bytes of `device`, in whole [steps](Properties::round_up) and at least one, which stay within the process; see [`PhysicalMemory::with`].
+    /// Wraps `cuMemCreate`: at least `bytes` bytes of `device`, in whole [steps](MemoryProperties::round_up) and at least one, which stay within the process; see [`PhysicalMemory::with`].
     ///
     /// # Errors
     /// As there.
     pub fn new(device: Device, bytes: usize) -> Result<Self> {
-        Self::with(&Properties::new(device), bytes)
+        Self::with(&MemoryProperties::new(device), bytes)
     }
 
-    /// Wraps `cuMemCreate`: at least `bytes` bytes, [rounded up](Properties::round_up), with unspecified values.
+    /// Wraps `cuMemCreate`: at least `bytes` bytes, [rounded up](MemoryProperties::round_up), with unspecified values.
     ///
     /// ```
     /// # use gpucomm::Device;
-    /// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, Properties};
+    /// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, MemoryProperties};
     /// # fn main() -> gpucomm::Result<()> {
-    /// let properties = Properties::new(Device::new(0)?).handle_types(HandleTypes::FD);
+    /// let properties = MemoryProperties::new(Device::new(0)?).handle_types(HandleTypes::FD);
     /// let memory = PhysicalMemory::with(&properties, 2 << 20)?;
     /// assert!(memory.properties().handles().contains(HandleTypes::FD));
     /// # Ok(())
@@ -71,7 +71,7 @@ impl PhysicalMemory {
     /// # Errors
     /// [`Unsupported`](Error::Unsupported) where driver or device cannot do this, or where the machine has no fabric for this process;
     /// [`OutOfMemory`](Error::OutOfMemory); [`InvalidArgument`](Error::InvalidArgument) where there is no such size; what CUDA says.
-    pub fn with(properties: &Properties, bytes: usize) -> Result<Self> {
+    pub fn with(properties: &MemoryProperties, bytes: usize) -> Result<Self> {
         const FUNCTION: &str = "cuMemCreate";
         let device = properties.device();
         functions::ready(FUNCTION, device)?;
@@ -85,7 +85,7 @@ impl PhysicalMemory {
     }
 
     /// What a handle stands for, which nobody else releases.
-    pub(super) fn of(raw: u64, bytes: usize, properties: Properties) -> Self {
+    pub(super) fn of(raw: u64, bytes: usize, properties: MemoryProperties) -> Self {
         let (known, aliased, bound) = (OnceLock::new(), AtomicBool::new(false), AtomicUsize::new(0));
         Self(Arc::new(Physical { raw, ours: true, bytes, properties, known, aliased, bound }))
     }
@@ -106,7 +106,7 @@ impl PhysicalMemory {
     }
 
     /// What it was made like. Memory that was imported has no handles to share it by.
-    pub fn properties(&self) -> &Properties {
+    pub fn properties(&self) -> &MemoryProperties {
         &self.0.properties
     }
 

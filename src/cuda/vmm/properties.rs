@@ -72,25 +72,25 @@ pub struct Granularity {
 ///
 /// ```
 /// # use gpucomm::Device;
-/// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, Properties};
+/// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, MemoryProperties};
 /// # use gpucomm::cuda::DeviceAttribute;
 /// # fn main() -> gpucomm::Result<()> {
 /// let device = Device::new(0)?;
 /// let rdma = device.attribute(DeviceAttribute::GPU_DIRECT_RDMA_SUPPORTED)? == 1;
-/// let properties = Properties::new(device).handle_types(HandleTypes::FD).gpu_direct_rdma(rdma);
+/// let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD).gpu_direct_rdma(rdma);
 /// let memory = PhysicalMemory::with(&properties, 1 << 20)?;
 /// assert_eq!((memory.properties().device(), memory.properties().handles()), (device, HandleTypes::FD));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Properties {
+pub struct MemoryProperties {
     device: Device,
     handle_types: HandleTypes,
     gpu_direct_rdma: bool,
 }
 
-impl Properties {
+impl MemoryProperties {
     /// Memory of `device` that stays within the process.
     pub fn new(device: Device) -> Self {
         Self { device, handle_types: HandleTypes::NONE, gpu_direct_rdma: false }
@@ -124,9 +124,9 @@ impl Properties {
     ///
     /// ```
     /// # use gpucomm::Device;
-    /// # use gpucomm::cuda::vmm::Properties;
+    /// # use gpucomm::cuda::vmm::MemoryProperties;
     /// # fn main() -> gpucomm::Result<()> {
-    /// let steps = Properties::new(Device::new(0)?).granularity()?;
+    /// let steps = MemoryProperties::new(Device::new(0)?).granularity()?;
     /// assert_eq!(steps.recommended % steps.minimum, 0);
     /// # Ok(())
     /// # }
@@ -154,9 +154,9 @@ impl Properties {
     ///
     /// ```
     /// # use gpucomm::Device;
-    /// # use gpucomm::cuda::vmm::Properties;
+    /// # use gpucomm::cuda::vmm::MemoryProperties;
     /// # fn main() -> gpucomm::Result<()> {
-    /// let properties = Properties::new(Device::new(0)?);
+    /// let properties = MemoryProperties::new(Device::new(0)?);
     /// let step = properties.granularity()?.recommended;
     /// assert_eq!(properties.round_up(step + 1)?, 2 * step);
     /// # Ok(())
@@ -164,12 +164,12 @@ impl Properties {
     /// ```
     ///
     /// # Errors
-    /// As [`Properties::granularity`]; [`InvalidArgument`](Error::InvalidArgument) where there is no such size.
+    /// As [`MemoryProperties::granularity`]; [`InvalidArgument`](Error::InvalidArgument) where there is no such size.
     pub fn round_up(&self, bytes: usize) -> Result<usize> {
         let step = self.granularity()?.recommended;
         bytes.max(1).checked_next_multiple_of(step).ok_or_else(|| {
             Error::argument(
-                "Properties::round_up",
+                "MemoryProperties::round_up",
                 "bytes",
                 format_args!("at most {}", usize::MAX / step * step),
                 bytes,

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::functions;
-use super::properties::Properties;
+use super::properties::MemoryProperties;
 use crate::cuda::devices::check::check_memory;
 use crate::cuda::devices::current::any_ready;
 use crate::cuda::devices::device::Device;
@@ -58,7 +58,7 @@ impl AddressRange {
             return Err(Error::argument(FUNCTION, "alignment", "0 or a power of two", alignment));
         }
         any_ready(FUNCTION)?;
-        let bytes = Properties::new(Device::current()?).round_up(bytes)?;
+        let bytes = MemoryProperties::new(Device::current()?).round_up(bytes)?;
         let mut base = 0;
         // SAFETY: writes an address to the place given.
         let result = unsafe { functions::reserve(FUNCTION)?(&raw mut base, bytes, alignment, 0, 0) };

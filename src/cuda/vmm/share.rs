@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use super::functions;
 use super::physical::{PhysicalMemory, no_fabric};
 use super::place;
-use super::properties::{HandleTypes, Properties};
+use super::properties::{HandleTypes, MemoryProperties};
 use super::range::AddressRange;
 use crate::cuda::devices::check::{check, check_on};
 use crate::cuda::devices::device::Device;
@@ -35,9 +35,9 @@ impl PhysicalMemory {
     ///
     /// ```
     /// # use gpucomm::Device;
-    /// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, Properties};
+    /// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, MemoryProperties};
     /// # fn main() -> gpucomm::Result<()> {
-    /// let properties = Properties::new(Device::new(0)?).handle_types(HandleTypes::FD);
+    /// let properties = MemoryProperties::new(Device::new(0)?).handle_types(HandleTypes::FD);
     /// let memory = PhysicalMemory::with(&properties, 2 << 20)?;
     /// let fd: std::os::fd::OwnedFd = memory.export_fd()?;
     /// # drop(fd);
@@ -46,7 +46,7 @@ impl PhysicalMemory {
     /// ```
     ///
     /// # Errors
-    /// [`InvalidArgument`](Error::InvalidArgument) for memory that was not [made](Properties::handle_types) for
+    /// [`InvalidArgument`](Error::InvalidArgument) for memory that was not [made](MemoryProperties::handle_types) for
     /// [`HandleTypes::FD`]; what CUDA says.
     pub fn export_fd(&self) -> Result<OwnedFd> {
         let mut fd: c_int = -1;
@@ -61,10 +61,10 @@ impl PhysicalMemory {
     ///
     /// ```
     /// # use gpucomm::{Device, Error};
-    /// # use gpucomm::cuda::vmm::{FabricHandle, HandleTypes, PhysicalMemory, Properties};
+    /// # use gpucomm::cuda::vmm::{FabricHandle, HandleTypes, PhysicalMemory, MemoryProperties};
     /// # fn main() -> gpucomm::Result<()> {
     /// fn export(device: Device) -> gpucomm::Result<Option<[u8; 64]>> {
-    ///     let properties = Properties::new(device).handle_types(HandleTypes::FABRIC);
+    ///     let properties = MemoryProperties::new(device).handle_types(HandleTypes::FABRIC);
     ///     let memory = match PhysicalMemory::with(&properties, 2 << 20) {
     ///         // There is no fabric here.
     ///         Err(Error::Unsupported { .. }) => return Ok(None),
@@ -109,11 +109,11 @@ impl PhysicalMemory {
     ///
     /// ```
     /// # use gpucomm::{Device, Stream};
-    /// # use gpucomm::cuda::vmm::{Access, HandleTypes, PhysicalMemory, Properties};
+    /// # use gpucomm::cuda::vmm::{Access, HandleTypes, PhysicalMemory, MemoryProperties};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let stream = Stream::new(Device::new(0)?)?;
     /// # let device = stream.device();
-    /// # let theirs = PhysicalMemory::with(&Properties::new(device).handle_types(HandleTypes::FD), 2 << 20)?;
+    /// # let theirs = PhysicalMemory::with(&MemoryProperties::new(device).handle_types(HandleTypes::FD), 2 << 20)?;
     /// # let (fd, bytes) = (theirs.export_fd()?, theirs.bytes());
     /// // The descriptor has come over a socket, and the size with it.
     /// // SAFETY: it is one of memory, which the process that has sent it uses no more.
@@ -142,13 +142,13 @@ impl PhysicalMemory {
     ///
     /// ```
     /// # use gpucomm::Device;
-    /// # use gpucomm::cuda::vmm::{FabricHandle, HandleTypes, PhysicalMemory, Properties};
+    /// # use gpucomm::cuda::vmm::{FabricHandle, HandleTypes, PhysicalMemory, MemoryProperties};
     /// # fn main() -> gpucomm::Result<()> {
     /// fn import(bytes: [u8; 64], device: Device) -> gpucomm::Result<PhysicalMemory> {
     ///     // SAFETY: the process that has sent these bytes with its message uses the memory no more.
     ///     unsafe { PhysicalMemory::import_fabric(&FabricHandle(bytes), device, 2 << 20) }
     /// }
-    /// # let properties = Properties::new(Device::new(0)?).handle_types(HandleTypes::FABRIC);
+    /// # let properties = MemoryProperties::new(Device::new(0)?).handle_types(HandleTypes::FABRIC);
     /// # if let Ok(memory) = PhysicalMemory::with(&properties, 2 << 20) {
     /// #     import(memory.export_fabric()?.0, Device::new(0)?)?;
     /// # }
@@ -221,7 +221,7 @@ unsafe fn import(
     // SAFETY: writes a handle to the place given; what it reads is there, as the caller promises.
     let result = unsafe { functions::import(operation)?(&raw mut raw, place, sys::CUmemAllocationHandleType(kind.0)) };
     check(FUNCTION, functions::code(result)).map_err(|error| no_fabric(error, operation, kind))?;
-    let memory = PhysicalMemory::of(raw, bytes, Properties::new(device));
+    let memory = PhysicalMemory::of(raw, bytes, MemoryProperties::new(device));
     held_by(operation, device, raw)?;
     is_of_size(operation, raw, bytes)?;
     Ok(memory)
@@ -238,13 +238,13 @@ pub(crate) fn handles_at(operation: &'static str, address: *mut c_void) -> Optio
 ///
 /// # Errors
 /// [`InvalidArgument`](Error::InvalidArgument) where another one does.
-pub(crate) fn held_by(operation: &'static str, device: Device, raw: u64) -> Result<Properties> {
+pub(crate) fn held_by(operation: &'static str, device: Device, raw: u64) -> Result<MemoryProperties> {
     let found = properties(operation, raw)?;
     let holder = place::ordinal(found.location);
     if holder == Some(device.ordinal()) {
         let handles = HandleTypes(found.requestedHandleTypes.0 & (HandleTypes::FD | HandleTypes::FABRIC).0);
         let rdma = found.allocFlags.gpuDirectRDMACapable != 0;
-        return Ok(Properties::new(device).handle_types(handles).gpu_direct_rdma(rdma));
+        return Ok(MemoryProperties::new(device).handle_types(handles).gpu_direct_rdma(rdma));
     }
     let got = holder.map_or_else(|| "memory of no device".to_owned(), |holder| format!("memory of device {holder}"));
     Err(Error::argument(operation, "device", format!("memory of {device}"), got))

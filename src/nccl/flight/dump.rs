@@ -15,7 +15,7 @@ use crate::nccl::rank::held::Graph;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::issued::Wait;
 use crate::nccl::rank::recent::Record;
-use crate::nccl::rank::state::{AbortedBy, State};
+use crate::nccl::rank::state::{AbortedBy, CommState};
 use crate::nccl::validate::operation;
 use crate::nccl::wait::explanation;
 use crate::version;
@@ -34,7 +34,7 @@ pub struct Dump {
     device: String,
     part: Option<String>,
     /// `None` while it starts.
-    state: Option<State>,
+    state: Option<CommState>,
     /// Why it has ended, and who has aborted it.
     cause: Option<Error>,
     aborted_by: Option<AbortedBy>,
@@ -121,7 +121,7 @@ impl Dump {
 
     /// NCCL has let go of the rank.
     pub(super) fn end(&mut self) {
-        self.state = self.state.map(State::ended);
+        self.state = self.state.map(CommState::ended);
     }
 
     /// What NCCL's RAS service has answered since.

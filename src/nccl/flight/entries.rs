@@ -4,7 +4,7 @@ use super::entry::{Entry, Stage};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::issued::Point;
 use crate::nccl::rank::recent::Record;
-use crate::nccl::rank::state::State;
+use crate::nccl::rank::state::CommState;
 use crate::nccl::validate::operation;
 
 /// What somebody has seen to be done.
@@ -19,7 +19,7 @@ pub(super) enum Seen {
 
 impl Seen {
     pub(super) fn of(inner: &Inner) -> Self {
-        if matches!(inner.state(), State::Closing | State::Closed) {
+        if matches!(inner.state(), CommState::Closing | CommState::Closed) {
             return Self::All;
         }
         inner.try_lock().map_or(Self::Unknown, |guard| Self::UpTo(guard.works.seen()))

@@ -13,7 +13,7 @@ use crate::cuda::{Work, Worker};
 use crate::error::{Error, Result};
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::rank::inner::Inner;
-use crate::nccl::rank::state::State;
+use crate::nccl::rank::state::CommState;
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::warnings::said;
@@ -60,7 +60,7 @@ pub(crate) unsafe fn async_error(Handle(raw): Handle) -> Result<()> {
 
 /// Whether the communicator is being closed, or was.
 fn is_closing(inner: &Inner) -> bool {
-    matches!(inner.state(), State::Closing | State::Closed)
+    matches!(inner.state(), CommState::Closing | CommState::Closed)
 }
 
 impl Worker for Inner {

@@ -13,7 +13,7 @@ use super::abort::abort_clique;
 use crate::error::{Error, Result};
 use crate::nccl::rank::helper::cannot_start;
 use crate::nccl::rank::inner::Inner;
-use crate::nccl::rank::state::State;
+use crate::nccl::rank::state::CommState;
 use crate::nccl::validate::notes::Ending;
 use crate::nccl::validate::over_exchange::this_rank::OverExchange;
 use crate::nccl::wait::needed;
@@ -162,9 +162,9 @@ impl Deaths {
 /// Whether the communicator may still end elsewhere. If it was aborted here, tells the others why.
 fn go_on(inner: &Inner, checked: &OverExchange) -> bool {
     match inner.state() {
-        State::Active | State::Suspended | State::Revoked => true,
-        State::Closing | State::Closed => false,
-        State::Aborting | State::Aborted => {
+        CommState::Active | CommState::Suspended | CommState::Revoked => true,
+        CommState::Closing | CommState::Closed => false,
+        CommState::Aborting | CommState::Aborted => {
             if let Some(cause) = inner.cause() {
                 checked.tell_end(&Ending::of(inner.rank, cause), cause);
             }

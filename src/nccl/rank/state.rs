@@ -1,6 +1,6 @@
 //! The state machine of one rank: whether it takes calls, and if not, since when and why.
 //!
-//! [`State::may_become`] lists all transitions.
+//! [`CommState::may_become`] lists all transitions.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -12,7 +12,7 @@ use crate::lock::Mutex;
 /// The state of a communicator. Calls are possible only while it is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum State {
+pub enum CommState {
     /// Calls are possible.
     Active,
     /// It was [revoked](crate::nccl::Communicator::revoke): operations that were under way were
@@ -35,7 +35,7 @@ pub enum State {
     Aborted,
 }
 
-impl State {
+impl CommState {
     const ALL: [Self; 7] =
         [Self::Active, Self::Revoked, Self::Suspended, Self::Closing, Self::Closed, Self::Aborting, Self::Aborted];
 
@@ -99,7 +99,7 @@ pub(crate) struct StateMachine {
 impl StateMachine {
     pub(crate) fn new() -> Self {
         Self {
-            state: AtomicU8::new(State::Active as u8),
+            state: AtomicU8::new(CommState::Active as u8),
             cause: OnceLock::new(),
             revoked: OnceLock::new(),
             was_revoked: AtomicBool::new(false),
@@ -108,13 +108,13 @@ impl StateMachine {
         }
     }
 
-    pub(crate) fn state(&self) -> State {
-        State::of(self.state.load(Ordering::Acquire))
+    pub(crate) fn state(&self) -> CommState {
+        CommState::of(self.state.load(Ordering::Acquire))
     }
 
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
-        self.state.load(Ordering::Acquire) == State::Active as u8
+        self.state.load(Ordering::Acquire) == CommState::Active as u8
     }
 
     /// Marks it aborted because of `cause`. Returns false if it has ended before, or is about to.
@@ -122,14 +122,14 @@ impl StateMachine {
         // The first cause and the first time stay.
         let _ = self.cause.set((cause, by));
         let _ = self.since.set(Instant::now());
-        self.go(State::Aborting)
+        self.go(CommState::Aborting)
     }
 
     /// Marks it revoked because of `cause`. Returns false if it was not active.
     pub(crate) fn mark_revoked(&self, cause: Error) -> bool {
         let _ = self.revoked.set(cause);
         let _ = self.since.set(Instant::now());
-        let first = self.go(State::Revoked);
+        let first = self.go(CommState::Revoked);
         if first {
             self.was_revoked.store(true, Ordering::SeqCst);
         }
@@ -140,7 +140,7 @@ impl StateMachine {
     /// transitions: either this thread sees another thread's transition, or that thread sees what
     /// this one has done before.
     pub(crate) fn is_revoked(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == State::Revoked as u8
+        self.state.load(Ordering::SeqCst) == CommState::Revoked as u8
     }
 
     /// Whether it was revoked at some time.
@@ -152,7 +152,7 @@ impl StateMachine {
     pub(crate) fn suspend(&self, reason: &str) -> bool {
         let mut suspended = self.suspended.lock();
         let before = suspended.replace((reason.to_owned(), Instant::now()));
-        let first = self.go(State::Suspended);
+        let first = self.go(CommState::Suspended);
         if !first {
             *suspended = before;
         }
@@ -161,17 +161,17 @@ impl StateMachine {
 
     /// Marks it active again. Returns false if it was not suspended.
     pub(crate) fn resume(&self) -> bool {
-        self.go(State::Active)
+        self.go(CommState::Active)
     }
 
     pub(crate) fn is_suspended(&self) -> bool {
-        self.state() == State::Suspended
+        self.state() == CommState::Suspended
     }
 
     /// Marks it closed. Returns false if it was not active.
     pub(crate) fn mark_closing(&self) -> bool {
         let _ = self.since.set(Instant::now());
-        self.go(State::Closing)
+        self.go(CommState::Closing)
     }
 
     /// Marks it freed by NCCL. Returns false if it was before.
@@ -180,23 +180,23 @@ impl StateMachine {
     }
 
     /// Changes the state to `next`. Returns whether this call has done so.
-    fn go(&self, next: State) -> bool {
-        let allowed = |state: u8| State::of(state).may_become(next).then_some(next as u8);
+    fn go(&self, next: CommState) -> bool {
+        let allowed = |state: u8| CommState::of(state).may_become(next).then_some(next as u8);
         self.state.fetch_update(Ordering::SeqCst, Ordering::Acquire, allowed).is_ok()
     }
 
     /// Why it is revoked or aborted; `None` while it is neither.
     pub(crate) fn cause(&self) -> Option<&Error> {
         match self.state() {
-            State::Active | State::Suspended | State::Closing | State::Closed => None,
-            State::Revoked => self.revoked.get(),
-            State::Aborting | State::Aborted => self.cause.get().map(|(cause, _)| cause),
+            CommState::Active | CommState::Suspended | CommState::Closing | CommState::Closed => None,
+            CommState::Revoked => self.revoked.get(),
+            CommState::Aborting | CommState::Aborted => self.cause.get().map(|(cause, _)| cause),
         }
     }
 
     /// Who has aborted it; `None` while it is not aborted.
     pub(crate) fn aborted_by(&self) -> Option<AbortedBy> {
-        let is_aborted = matches!(self.state(), State::Aborting | State::Aborted);
+        let is_aborted = matches!(self.state(), CommState::Aborting | CommState::Aborted);
         self.cause.get().filter(|_| is_aborted).map(|(_, by)| *by)
     }
 
@@ -205,16 +205,16 @@ impl StateMachine {
     pub(crate) fn refusal(&self, operation: &'static str) -> Option<Error> {
         let ago = || ago(self.since.get().map_or(Duration::ZERO, Instant::elapsed));
         match self.state() {
-            State::Active => None,
-            State::Closing | State::Closed => {
+            CommState::Active => None,
+            CommState::Closing | CommState::Closed => {
                 Some(Error::Aborted { operation, reason: format!("it was closed {}", ago()).into() })
             }
-            State::Suspended => {
+            CommState::Suspended => {
                 let (reason, since) = self.suspended.lock().clone()?;
                 let error = Error::Suspended { operation, reason: reason.into() };
                 Some(error.noted(self::ago(since.elapsed())))
             }
-            State::Revoked | State::Aborting | State::Aborted => Some(match self.cause() {
+            CommState::Revoked | CommState::Aborting | CommState::Aborted => Some(match self.cause() {
                 Some(cause) => match cause.later(operation) {
                     error @ (Error::Revoked { .. } | Error::Aborted { .. }) => error.noted(ago()),
                     error => error,
@@ -243,12 +243,12 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_states() {
-        State::ALL.iter().for_each(|&state| assert_eq!(State::of(state as u8), state));
+        CommState::ALL.iter().for_each(|&state| assert_eq!(CommState::of(state as u8), state));
     }
 
     #[test]
     fn all_transitions() {
-        use State::{Aborted, Aborting, Active, Closed, Closing, Revoked, Suspended};
+        use CommState::{Aborted, Aborting, Active, Closed, Closing, Revoked, Suspended};
         let allowed = [
             (Active, Revoked),
             (Active, Suspended),
@@ -260,8 +260,8 @@ mod tests {
             (Closing, Closed),
             (Aborting, Aborted),
         ];
-        for from in State::ALL {
-            for to in State::ALL {
+        for from in CommState::ALL {
+            for to in CommState::ALL {
                 assert_eq!(from.may_become(to), allowed.contains(&(from, to)), "{from:?} to {to:?}");
             }
             assert!(
@@ -281,11 +281,11 @@ mod tests {
         assert!(!machine.mark_aborted(another, AbortedBy::Drop));
         assert_eq!(machine.aborted_by(), Some(AbortedBy::Call));
         assert!(!machine.mark_closing());
-        assert_eq!(machine.state(), State::Aborting);
+        assert_eq!(machine.state(), CommState::Aborting);
         let error = machine.refusal("all_reduce").unwrap().to_string();
         assert_eq!(error, "all_reduce: the communicator was aborted: the test aborts (less than a second ago)");
         assert!(machine.mark_ended() && !machine.mark_ended());
-        assert_eq!(machine.state(), State::Aborted);
+        assert_eq!(machine.state(), CommState::Aborted);
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
         assert!(machine.mark_closing() && !machine.mark_aborted(cause(), AbortedBy::Call));
         assert!(machine.cause().is_none());
         assert!(machine.mark_ended());
-        assert_eq!(machine.state(), State::Closed);
+        assert_eq!(machine.state(), CommState::Closed);
         let error = machine.refusal("close").unwrap().to_string();
         assert_eq!(error, "close: the communicator was aborted: it was closed less than a second ago");
     }
@@ -310,7 +310,7 @@ mod tests {
         let error = machine.refusal("shrink").unwrap().to_string();
         assert!(error.contains("the test aborts"), "{error}");
         assert!(machine.mark_ended());
-        assert_eq!(machine.state(), State::Aborted);
+        assert_eq!(machine.state(), CommState::Aborted);
     }
 
     #[test]

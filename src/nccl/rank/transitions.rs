@@ -4,11 +4,11 @@
 use std::sync::atomic::Ordering;
 
 use super::inner::Inner;
-use super::state::{AbortedBy, State};
+use super::state::{AbortedBy, CommState};
 use crate::error::Error;
 
 impl Inner {
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> CommState {
         self.state.state()
     }
 
@@ -90,7 +90,7 @@ impl Inner {
 
     /// Whether nobody has aborted or closed it.
     pub(crate) fn is_alive(&self) -> bool {
-        matches!(self.state(), State::Active | State::Revoked | State::Suspended)
+        matches!(self.state(), CommState::Active | CommState::Revoked | CommState::Suspended)
     }
 
     /// It was revoked, and so has left the device. NCCL frees it some time later.
@@ -117,7 +117,7 @@ impl Inner {
     /// Whether it was closed, and NCCL keeps it until the communicators have ended that share its
     /// resources.
     pub(crate) fn waits_for_sharers(&self) -> bool {
-        self.state() == State::Closing && self.local_ranks.teardown().is_waiting(self)
+        self.state() == CommState::Closing && self.local_ranks.teardown().is_waiting(self)
     }
 }
 

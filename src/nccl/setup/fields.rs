@@ -66,7 +66,7 @@ impl Config {
     /// - They end together. NCCL has one flag for all of them that stops kernels and threads, and an abort of any raises it: so where one is
     ///   aborted, or fails, all are, with all ranks of this process, and the errors of the others name it. One that is closed or dropped
     ///   when its work is done keeps what NCCL has for it, its windows included, until the last of them is: it stays
-    ///   [`State::Closing`](crate::nccl::State::Closing) until then. A program that splits and closes again and again has no use for that.
+    ///   [`State::Closing`](crate::nccl::CommState::Closing) until then. A program that splits and closes again and again has no use for that.
     ///
     /// # Examples
     /// ```

@@ -56,12 +56,12 @@ mod multicast_address_outlives_its_object {
 mod multicast_bound_twice_from_complete {
     //! With the first memory the object is bound: more is bound to that.
     use gpucomm::Result;
-    use gpucomm::cuda::multicast::{Complete, Multicast, Part};
+    use gpucomm::cuda::multicast::{Complete, Multicast, BindSource};
     use gpucomm::cuda::vmm::PhysicalMemory;
 
     fn bind(complete: Multicast<Complete>, a: &PhysicalMemory, b: &PhysicalMemory) -> Result<()> {
-        let _bound = complete.bind(Part::memory(a))?;
-        let _more = complete.bind(Part::memory(b))?;
+        let _bound = complete.bind(BindSource::memory(a))?;
+        let _more = complete.bind(BindSource::memory(b))?;
         Ok(())
     }
 }
@@ -69,11 +69,11 @@ mod multicast_bound_twice_from_complete {
 mod multicast_bound_while_building {
     //! Memory cannot be bound before all devices were added: the driver would block.
     use gpucomm::Result;
-    use gpucomm::cuda::multicast::{Building, Multicast, Part};
+    use gpucomm::cuda::multicast::{Building, Multicast, BindSource};
     use gpucomm::cuda::vmm::PhysicalMemory;
 
     fn bind(building: Multicast<Building>, memory: &PhysicalMemory) -> Result<()> {
-        building.bind(Part::memory(memory))?;
+        building.bind(BindSource::memory(memory))?;
         Ok(())
     }
 }
@@ -142,13 +142,13 @@ mod multicast_mapped_while_nothing_is_bound {
 
 mod multicast_part_outlives_its_memory {
     //! A part is one of memory that is there.
-    use gpucomm::cuda::multicast::Part;
+    use gpucomm::cuda::multicast::BindSource;
     use gpucomm::cuda::vmm::PhysicalMemory;
     use gpucomm::{Device, Result};
 
-    fn part<'m>(device: Device) -> Result<Part<'m>> {
+    fn part<'m>(device: Device) -> Result<BindSource<'m>> {
         let memory = PhysicalMemory::new(device, 2 << 20)?;
-        Ok(Part::memory(&memory))
+        Ok(BindSource::memory(&memory))
     }
 }
 

@@ -80,9 +80,9 @@ mod init_rank_without_unsafe {
 mod multicast_from_raw_without_unsafe {
     //! A handle may be one of anything: who takes it over vouches for what it is.
     use gpucomm::Device;
-    use gpucomm::cuda::multicast::{Multicast, Properties};
+    use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
 
-    fn take(raw: u64, properties: &Properties, devices: &[Device]) {
+    fn take(raw: u64, properties: &ObjectProperties, devices: &[Device]) {
         let _theirs = Multicast::from_raw(raw, properties, devices);
     }
 }
@@ -91,9 +91,9 @@ mod multicast_imported_without_unsafe {
     //! A descriptor may be one of anything: who imports it vouches for what it is.
     use std::os::fd::OwnedFd;
 
-    use gpucomm::cuda::multicast::{Multicast, Properties};
+    use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
 
-    fn import(fd: &OwnedFd, properties: &Properties) {
+    fn import(fd: &OwnedFd, properties: &ObjectProperties) {
         let _theirs = Multicast::import_fd(fd, properties);
     }
 }

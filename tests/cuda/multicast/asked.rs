@@ -1,7 +1,7 @@
 //! What is only asked of driver and devices: on GPUs, too.
 
 use gpucomm::Device;
-use gpucomm::cuda::multicast::{Multicast, Properties, Refusal};
+use gpucomm::cuda::multicast::{Multicast, ObjectProperties, Refusal};
 use gpucomm::cuda::vmm::HandleTypes;
 
 #[test]
@@ -17,7 +17,7 @@ fn attributes_and_steps() {
     for bytes in sizes {
         let both = HandleTypes::FD | HandleTypes::FABRIC;
         let steps = [HandleTypes::NONE, both]
-            .map(|handles| Properties::new(devices.len(), bytes).handle_types(handles).granularity());
+            .map(|handles| ObjectProperties::new(devices.len(), bytes).handle_types(handles).granularity());
         println!("{bytes} bytes: {steps:?}");
         let [Ok(some), Ok(shared)] = steps else {
             assert!(matches!(why, Some(Refusal::DriverTooOld | Refusal::NotSupported)), "{why:?}");
@@ -27,7 +27,7 @@ fn attributes_and_steps() {
         assert!(matches!(why, None | Some(Refusal::NotConnected)), "{why:?}");
         assert_eq!(some, shared);
         assert!(some.minimum.is_power_of_two() && some.recommended.is_multiple_of(some.minimum));
-        let rounded = Properties::new(devices.len(), bytes).rounded().unwrap();
+        let rounded = ObjectProperties::new(devices.len(), bytes).rounded().unwrap();
         assert!(rounded.bytes() >= bytes.max(1) && rounded.bytes().is_multiple_of(some.minimum));
     }
 }

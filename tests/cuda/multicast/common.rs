@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::cuda::multicast::{Mapped, Multicast, Part, Refusal};
+use gpucomm::cuda::multicast::{BindSource, Mapped, Multicast, Refusal};
 use gpucomm::{DeviceBuffer, Error, Stream};
 
 use super::ranks::{Rank, ranks, shareable};
@@ -12,7 +12,7 @@ use crate::{Gate, LONG};
 /// An object that all have mapped, and what this rank sees of it.
 fn common(rank: &Rank) -> (Multicast<Mapped>, DeviceBuffer<u8>, Stream) {
     let memory = shareable(rank.exchange.rank());
-    let object = rank.join().unwrap().bind(Part::memory(&memory)).unwrap().map().unwrap();
+    let object = rank.join().unwrap().bind(BindSource::memory(&memory)).unwrap().map().unwrap();
     (object, buffer(memory), Stream::new(devices(4)[rank.exchange.rank()]).unwrap())
 }
 
@@ -88,7 +88,7 @@ fn one_gives_up_before_it_is_mapped() {
     for closes in [true, false] {
         ranks(2, LONG, |rank| {
             let memory = shareable(rank.exchange.rank());
-            let bound = rank.join().unwrap().bind(Part::memory(&memory)).unwrap();
+            let bound = rank.join().unwrap().bind(BindSource::memory(&memory)).unwrap();
             if rank.exchange.rank() == 1 {
                 let error = bound.map().unwrap_err();
                 assert!(matches!(error, Error::Multicast { why: Refusal::Peer, .. }), "{error}");

@@ -4,7 +4,7 @@ use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use gpucomm::cuda::multicast::{Multicast, Part, Properties};
+use gpucomm::cuda::multicast::{BindSource, Multicast, ObjectProperties};
 use gpucomm::cuda::vmm::PhysicalMemory;
 use gpucomm::{Device, DeviceBuffer, Stream};
 
@@ -102,11 +102,11 @@ fn while_unwinding() {
         for state in 0..5 {
             let unwound = catch_unwind(AssertUnwindSafe(|| {
                 let memory = PhysicalMemory::new(devices(1)[0], GRAIN).unwrap();
-                let _building = Multicast::create(&Properties::new(2, GRAIN)).unwrap();
+                let _building = Multicast::create(&ObjectProperties::new(2, GRAIN)).unwrap();
                 assert_ne!(state, 0);
                 let complete = complete(2, GRAIN);
                 assert_ne!(state, 1);
-                let bound = complete.bind(Part::memory(&memory)).unwrap();
+                let bound = complete.bind(BindSource::memory(&memory)).unwrap();
                 assert_ne!(state, 2);
                 let _mapped = bound.map().unwrap();
                 assert_ne!(state, 3);
@@ -136,15 +136,15 @@ fn forgotten() {
     }
     alone("multicast::ends::forgotten", || {
         let [a, b] = devices(2)[..] else { unreachable!() };
-        forget(Multicast::create(&Properties::new(2, GRAIN)).unwrap());
+        forget(Multicast::create(&ObjectProperties::new(2, GRAIN)).unwrap());
         forget(complete(2, GRAIN));
         let memory = PhysicalMemory::new(a, GRAIN).unwrap();
-        let bound = complete(2, GRAIN).bind(Part::memory(&memory)).unwrap();
+        let bound = complete(2, GRAIN).bind(BindSource::memory(&memory)).unwrap();
         forget(bound);
         // It is bound for good, and can be used all the same, and bound elsewhere.
         let other = PhysicalMemory::new(b, GRAIN).unwrap();
-        let mut bound = complete(2, GRAIN).bind(Part::memory(&memory)).unwrap();
-        bound.bind_more(Part::memory(&other)).unwrap();
+        let mut bound = complete(2, GRAIN).bind(BindSource::memory(&memory)).unwrap();
+        bound.bind_more(BindSource::memory(&other)).unwrap();
         let object = bound.map().unwrap();
         let stream = Stream::new(b).unwrap();
         let mut all = object.ptr::<u8>(b).unwrap();

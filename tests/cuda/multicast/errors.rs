@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::cuda::multicast::{Multicast, Part, Properties, Refusal};
+use gpucomm::cuda::multicast::{BindSource, Multicast, ObjectProperties, Refusal};
 use gpucomm::cuda::vmm::{self, HandleTypes, PhysicalMemory};
 use gpucomm::{CudaCode, DeviceBuffer, Error, Stream};
 
@@ -14,23 +14,23 @@ fn objects() {
     if !emulated() {
         return;
     }
-    refused(Multicast::create(&Properties::new(0, GRAIN)), &["devices", "1 to 4294967295 devices", "got 0"]);
-    refused(Multicast::create(&Properties::new(2, GRAIN + 1)), &["bytes", "multiple of 2097152", "2097153"]);
-    refused(Multicast::create(&Properties::new(2, 0)), &["bytes", "got 0"]);
-    refused(Properties::new(2, usize::MAX).rounded(), &["bytes", "at most"]);
+    refused(Multicast::create(&ObjectProperties::new(0, GRAIN)), &["devices", "1 to 4294967295 devices", "got 0"]);
+    refused(Multicast::create(&ObjectProperties::new(2, GRAIN + 1)), &["bytes", "multiple of 2097152", "2097153"]);
+    refused(Multicast::create(&ObjectProperties::new(2, 0)), &["bytes", "got 0"]);
+    refused(ObjectProperties::new(2, usize::MAX).rounded(), &["bytes", "at most"]);
     let [a, b] = devices(2)[..] else { unreachable!() };
     refused(Multicast::single_process(&[], GRAIN), &["Multicast::single_process", "at least one device", "none"]);
     refused(Multicast::single_process(&[a, b, a], GRAIN), &["device", "once", "device 0 twice"]);
-    let mut building = Multicast::create(&Properties::new(2, GRAIN)).unwrap();
+    let mut building = Multicast::create(&ObjectProperties::new(2, GRAIN)).unwrap();
     building.add(a).unwrap();
     refused(building.add(a), &["once", "device 0 twice"]);
     building.add(b).unwrap();
     refused(building.add(devices(3)[2]), &["no more than 2 devices", "device 2"]);
-    let mut building = Multicast::create(&Properties::new(3, GRAIN)).unwrap();
+    let mut building = Multicast::create(&ObjectProperties::new(3, GRAIN)).unwrap();
     building.add(a).unwrap();
     let error = building.complete().unwrap_err().to_string();
     assert!(error.contains("all 3 devices") && error.contains("got 1"), "{error}");
-    let building = Multicast::create(&Properties::new(2, GRAIN)).unwrap();
+    let building = Multicast::create(&ObjectProperties::new(2, GRAIN)).unwrap();
     refused(building.export_fd(), &["made for file descriptors", "no handles"]);
     refused(building.export_fabric(), &["made for fabric handles", "no handles"]);
 }
@@ -42,9 +42,9 @@ fn bindings() {
     }
     let [a, b, c] = devices(3)[..] else { unreachable!() };
     let memory = PhysicalMemory::new(a, 2 * GRAIN).unwrap();
-    let whole = Part::memory(&memory);
+    let whole = BindSource::memory(&memory);
     let of_c = PhysicalMemory::new(c, GRAIN).unwrap();
-    refused(complete(2, 4 * GRAIN).bind(Part::memory(&of_c)), &["has added", "device 2"]);
+    refused(complete(2, 4 * GRAIN).bind(BindSource::memory(&of_c)), &["has added", "device 2"]);
     refused(complete(2, 4 * GRAIN).bind(whole.at(1)), &["at", "multiple of 2097152", "got 1"]);
     refused(complete(2, 4 * GRAIN).bind(whole.skip(100)), &["skip", "multiple of 2097152", "got 100"]);
     refused(complete(2, 4 * GRAIN).bind(whole.bytes(GRAIN / 2)), &["bytes", "multiple of", "1048576"]);
@@ -63,7 +63,10 @@ fn bindings() {
     let stream = Stream::new(a).unwrap();
     let buffer = DeviceBuffer::<u8>::zeroed(&stream, 3 * GRAIN).unwrap();
     let odd = buffer.as_raw().addr().next_multiple_of(GRAIN) - buffer.as_raw().addr() + 256;
-    refused(complete(2, GRAIN).bind(Part::buffer(buffer.slice(odd..odd + GRAIN))), &["address", "multiple of 2097152"]);
+    refused(
+        complete(2, GRAIN).bind(BindSource::buffer(buffer.slice(odd..odd + GRAIN))),
+        &["address", "multiple of 2097152"],
+    );
 }
 
 #[test]
@@ -73,7 +76,7 @@ fn memory_that_cannot_be_shared() {
     }
     let [a, b] = devices(2)[..] else { unreachable!() };
     let shared = || {
-        let properties = Properties::new(2, GRAIN).handle_types(HandleTypes::FD);
+        let properties = ObjectProperties::new(2, GRAIN).handle_types(HandleTypes::FD);
         let mut building = Multicast::create(&properties).unwrap();
         building.add(a).unwrap();
         building.add(b).unwrap();
@@ -83,16 +86,16 @@ fn memory_that_cannot_be_shared() {
     let stream = Stream::new(a).unwrap();
     let pool = DeviceBuffer::<u8>::zeroed(&stream, 2 * GRAIN).unwrap();
     let skip = pool.as_raw().addr().next_multiple_of(GRAIN) - pool.as_raw().addr();
-    for part in [Part::memory(&private), Part::buffer(pool.slice(skip..skip + GRAIN))] {
+    for part in [BindSource::memory(&private), BindSource::buffer(pool.slice(skip..skip + GRAIN))] {
         let error = shared().bind(part).unwrap_err();
         assert!(matches!(error, Error::Multicast { why: Refusal::NotShareable, .. }), "{error}");
         assert!(error.to_string().contains("handle_types"), "{error}");
     }
-    let properties = vmm::Properties::new(a).handle_types(HandleTypes::FD);
+    let properties = vmm::MemoryProperties::new(a).handle_types(HandleTypes::FD);
     let memory = PhysicalMemory::with(&properties, GRAIN).unwrap();
-    shared().bind(Part::memory(&memory)).unwrap().close().unwrap();
+    shared().bind(BindSource::memory(&memory)).unwrap().close().unwrap();
     // The other way round is fine.
-    complete(2, GRAIN).bind(Part::memory(&memory)).unwrap().close().unwrap();
+    complete(2, GRAIN).bind(BindSource::memory(&memory)).unwrap().close().unwrap();
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn a_bind_that_does_not_return() {
         return;
     }
     let [a, b] = devices(2)[..] else { unreachable!() };
-    let properties = Properties::new(2, GRAIN);
+    let properties = ObjectProperties::new(2, GRAIN);
     let memory = PhysicalMemory::new(a, GRAIN).unwrap();
     let half = || {
         let mut building = Multicast::create(&properties).unwrap();
@@ -136,7 +139,7 @@ fn a_bind_that_does_not_return() {
         let complete = unsafe { Multicast::from_raw(handle, &properties, &[a]) }.unwrap();
         let start = Instant::now();
         let complete = complete.within(Duration::from_millis(200));
-        let error = complete.bind(Part::memory(&memory)).unwrap_err();
+        let error = complete.bind(BindSource::memory(&memory)).unwrap_err();
         assert!(matches!(error, Error::Timeout { operation: "Multicast::bind", .. }), "{error}");
         assert!(error.to_string().contains("before all devices were added"), "{error}");
         assert!((Duration::from_millis(200)..Duration::from_secs(20)).contains(&start.elapsed()));
@@ -167,7 +170,7 @@ fn a_bind_that_ends_late() {
         // Now and then it is not late after all.
         for _ in 0..8 {
             let (pool, skip) = pool();
-            let part = Part::buffer(pool.slice(skip..skip + GRAIN));
+            let part = BindSource::buffer(pool.slice(skip..skip + GRAIN));
             let result = if mapped_before {
                 let mut object = mapped(2, 2 * GRAIN).0;
                 object.unbind(device, 0).unwrap();
@@ -198,13 +201,13 @@ fn a_device_that_was_never_added() {
     if !emulated() {
         return;
     }
-    let (properties, c) = (Properties::new(2, GRAIN), devices(3)[2]);
+    let (properties, c) = (ObjectProperties::new(2, GRAIN), devices(3)[2]);
     let theirs = complete(2, GRAIN);
     let raw = theirs.as_raw();
     std::mem::forget(theirs);
     // SAFETY: it was made so, and is not used elsewhere; that this device was not added is found.
     let object = unsafe { Multicast::from_raw(raw, &properties, &[c]) }.unwrap();
     let memory = PhysicalMemory::new(c, GRAIN).unwrap();
-    let error = object.bind(Part::memory(&memory)).unwrap_err();
+    let error = object.bind(BindSource::memory(&memory)).unwrap_err();
     assert!(matches!(error, Error::Cuda { operation: "cuMulticastBindMem", code: CudaCode(101), .. }), "{error:?}");
 }

@@ -1,6 +1,6 @@
 //! Memory in parts, at offsets, by handle and by address; and taken away again.
 
-use gpucomm::cuda::multicast::Part;
+use gpucomm::cuda::multicast::BindSource;
 use gpucomm::cuda::vmm::{Access, AddressRange, PhysicalMemory};
 use gpucomm::{Device, DeviceBuffer, Stream, sys};
 
@@ -18,9 +18,9 @@ fn parts_at_offsets() {
     let [a, b] = devices(2)[..] else { unreachable!() };
     let (one, two, other) = (memory(a, 3), memory(a, 1), memory(b, 4));
     // The object: of a, steps 1 and 2 of `one`, then `two`; of b, its last three steps.
-    let mut bound = complete(2, 4 * GRAIN).bind(Part::memory(&one).skip(GRAIN).at(GRAIN)).unwrap();
-    bound.bind_more(Part::memory(&two).at(3 * GRAIN)).unwrap();
-    bound.bind_more(Part::memory(&other).skip(GRAIN).at(GRAIN).bytes(3 * GRAIN)).unwrap();
+    let mut bound = complete(2, 4 * GRAIN).bind(BindSource::memory(&one).skip(GRAIN).at(GRAIN)).unwrap();
+    bound.bind_more(BindSource::memory(&two).at(3 * GRAIN)).unwrap();
+    bound.bind_more(BindSource::memory(&other).skip(GRAIN).at(GRAIN).bytes(3 * GRAIN)).unwrap();
     let mut mapped = bound.map().unwrap();
     let stream = Stream::new(b).unwrap();
     for step in 1..4 {
@@ -48,7 +48,7 @@ fn parts_at_offsets() {
     mapped.unbind(a, 3 * GRAIN).unwrap();
     assert!(mapped.part::<u8>(b, 3 * GRAIN, GRAIN).is_err());
     let three = memory(a, 1);
-    mapped.bind_more(Part::memory(&three).at(3 * GRAIN)).unwrap();
+    mapped.bind_more(BindSource::memory(&three).at(3 * GRAIN)).unwrap();
     fill(&stream, &mut mapped.part::<u8>(b, 3 * GRAIN, GRAIN).unwrap(), 77);
     stream.synchronize().unwrap();
     assert_eq!((at(&buffer(three), 0), at(&two, 0), at(&other, 3)), ((77, 77, 77), (13, 99, 13), (77, 77, 77)));
@@ -70,9 +70,9 @@ fn buffers_by_their_address() {
     let mut own: DeviceBuffer<u8> = range.map(memory(b, 2), &[Access::read_write(b)]).unwrap().into_buffer();
     own.fill(&other, 1).unwrap();
 
-    let part = Part::buffer(pool.slice(skip..)).bytes(GRAIN);
+    let part = BindSource::buffer(pool.slice(skip..)).bytes(GRAIN);
     let mut bound = complete(2, GRAIN).bind(part).unwrap();
-    bound.bind_more(Part::buffer(own.slice(GRAIN..))).unwrap();
+    bound.bind_more(BindSource::buffer(own.slice(GRAIN..))).unwrap();
     let mapped = bound.map().unwrap();
     fill(&stream, &mut mapped.ptr::<u8>(a).unwrap(), 6);
     stream.synchronize().unwrap();

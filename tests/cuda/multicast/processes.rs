@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use gpucomm::cuda::multicast::{Channel, Complete, Multicast, Part, Properties, Refusal};
+use gpucomm::cuda::multicast::{BindSource, Channel, Complete, Multicast, ObjectProperties, Refusal};
 use gpucomm::exchange::{Directory, Exchange, FdSocket};
 use gpucomm::{Error, Result, Stream};
 
@@ -24,7 +24,7 @@ struct Rank {
 
 impl Rank {
     fn join(&self) -> Result<Multicast<Complete>> {
-        let properties = Properties::new(self.exchange.size(), GRAIN);
+        let properties = ObjectProperties::new(self.exchange.size(), GRAIN);
         Multicast::join(Channel::Fds(&self.socket), &properties, &[devices(4)[self.me]])
     }
 }
@@ -87,7 +87,7 @@ fn one_write_comes_to_all_processes() {
     let (rank, others) = rank(NAME, &["", "", "add=802*2", "v2"], LONG);
     let (me, device) = (rank.me, devices(4)[rank.me]);
     let memory = shareable(me);
-    let object = rank.join().unwrap().bind(Part::memory(&memory)).unwrap().map().unwrap();
+    let object = rank.join().unwrap().bind(BindSource::memory(&memory)).unwrap().map().unwrap();
     let (stream, own) = (Stream::new(device).unwrap(), buffer::<u8>(memory));
     for writer in 0..4 {
         if me == writer {
@@ -116,7 +116,7 @@ fn one_dies() {
         std::process::abort();
     }
     let (memory, since) = (shareable(rank.me), Instant::now());
-    let error = complete.bind(Part::memory(&memory)).unwrap().map().unwrap_err();
+    let error = complete.bind(BindSource::memory(&memory)).unwrap().map().unwrap_err();
     assert!(matches!(error, Error::Departed { rank: 1, .. } | Error::Timeout { .. }), "{error}");
     assert!(since.elapsed() < timeout + LONG / 2);
     if let Some(mut others) = others {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use gpucomm::cuda::multicast::{Bound, Mapped, Multicast, Part};
+use gpucomm::cuda::multicast::{BindSource, Bound, Mapped, Multicast};
 use gpucomm::cuda::vmm::PhysicalMemory;
 use gpucomm::{DeviceBuffer, Error, Stream};
 
@@ -134,7 +134,7 @@ impl Program {
             let own = self.rng.usize(1..=steps);
             let memory = PhysicalMemory::new(devices(self.count)[device], own * GRAIN).unwrap();
             let at = self.rng.usize(..=steps - own);
-            let part = Part::memory(&memory).at(at * GRAIN);
+            let part = BindSource::memory(&memory).at(at * GRAIN);
             bound = Some(match bound {
                 None => complete(self.count, steps * GRAIN).bind(part).unwrap(),
                 Some(mut bound) => {
@@ -159,8 +159,8 @@ impl Program {
         let odd = if self.rng.u8(..10) == 0 { self.rng.usize(1..GRAIN) } else { 0 };
         self.log.push(format!("bind {steps} of memory {which} from {skip} at {at} of object {to}, {odd} off"));
         let part = match &memory.place {
-            Place::Handle(memory) => Part::memory(memory),
-            Place::Buffer(buffer) => Part::buffer(buffer.slice(..)),
+            Place::Handle(memory) => BindSource::memory(memory),
+            Place::Buffer(buffer) => BindSource::buffer(buffer.slice(..)),
             Place::Gone => return,
         };
         let bound = object.object.bind_more(part.skip(skip * GRAIN).at(at * GRAIN + odd).bytes(steps * GRAIN));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpucomm::cuda::multicast::{Bound, Channel, Complete, Multicast, Part, Properties, Refusal};
+use gpucomm::cuda::multicast::{BindSource, Bound, Channel, Complete, Multicast, ObjectProperties, Refusal};
 use gpucomm::cuda::vmm::{self, HandleTypes, PhysicalMemory};
 use gpucomm::exchange::{Exchange, FdSocket, Threads};
 use gpucomm::{Error, Result, Stream};
@@ -18,22 +18,22 @@ pub struct Rank {
 }
 
 impl Rank {
-    fn properties(&self) -> Properties {
-        Properties::new(self.exchange.size(), GRAIN)
+    fn properties(&self) -> ObjectProperties {
+        ObjectProperties::new(self.exchange.size(), GRAIN)
     }
 
     pub fn join(&self) -> Result<Multicast<Complete>> {
         self.join_with(&self.properties(), self.exchange.rank())
     }
 
-    fn join_with(&self, properties: &Properties, device: usize) -> Result<Multicast<Complete>> {
+    fn join_with(&self, properties: &ObjectProperties, device: usize) -> Result<Multicast<Complete>> {
         Multicast::join(Channel::Fds(&self.socket), properties, &[devices(device + 1)[device]])
     }
 }
 
 /// Memory that can be shared.
 pub fn shareable(device: usize) -> PhysicalMemory {
-    let properties = vmm::Properties::new(devices(device + 1)[device]).handle_types(HandleTypes::FD);
+    let properties = vmm::MemoryProperties::new(devices(device + 1)[device]).handle_types(HandleTypes::FD);
     PhysicalMemory::with(&properties, GRAIN).unwrap()
 }
 
@@ -68,7 +68,7 @@ fn all_come() {
         ranks(size, LONG, |rank| {
             let (me, device) = (rank.exchange.rank(), devices(4)[rank.exchange.rank()]);
             let memory = shareable(me);
-            let object = rank.join().unwrap().bind(Part::memory(&memory)).unwrap().map().unwrap();
+            let object = rank.join().unwrap().bind(BindSource::memory(&memory)).unwrap().map().unwrap();
             let stream = Stream::new(device).unwrap();
             let own = buffer::<u8>(memory);
             // Each rank writes its part, to all.
@@ -156,7 +156,7 @@ fn one_leaves() {
         }
         let memory = shareable(me);
         let since = Instant::now();
-        late(complete.bind(Part::memory(&memory)).unwrap().map(), since, SHORT);
+        late(complete.bind(BindSource::memory(&memory)).unwrap().map(), since, SHORT);
     });
 }
 
@@ -195,12 +195,12 @@ fn one_cannot_go_on() {
         // Memory that cannot be shared: the others learn it when they map.
         let private = PhysicalMemory::new(devices(3)[me], GRAIN).unwrap();
         let memory = if me == 2 { private } else { shareable(me) };
-        let mapped = rank.join().unwrap().bind(Part::memory(&memory)).and_then(Multicast::<Bound>::map);
+        let mapped = rank.join().unwrap().bind(BindSource::memory(&memory)).and_then(Multicast::<Bound>::map);
         let Err(Error::Multicast { why, .. }) = mapped else { panic!("{mapped:?}") };
         assert_eq!(why, if me == 2 { Refusal::NotShareable } else { Refusal::Peer });
 
         let memory = shareable(me);
-        rank.join().unwrap().bind(Part::memory(&memory)).unwrap().map().unwrap().close().unwrap();
+        rank.join().unwrap().bind(BindSource::memory(&memory)).unwrap().map().unwrap().close().unwrap();
     });
 }
 
@@ -211,9 +211,9 @@ fn ranks_that_disagree() {
     }
     ranks(2, LONG, |rank| {
         let me = rank.exchange.rank();
-        let error = rank.join_with(&Properties::new(2, GRAIN * (me + 1)), me).unwrap_err();
+        let error = rank.join_with(&ObjectProperties::new(2, GRAIN * (me + 1)), me).unwrap_err();
         assert!(matches!(error, Error::Disagreement { .. }), "{error}");
-        let error = rank.join_with(&Properties::new(3, GRAIN), me).unwrap_err();
+        let error = rank.join_with(&ObjectProperties::new(3, GRAIN), me).unwrap_err();
         assert!(error.to_string().contains("expected 3 of all ranks together") && error.to_string().contains("got 2"));
         let channel = Channel::Fabric(&rank.exchange);
         let error = Multicast::join(channel, &rank.properties(), &[devices(2)[me]]).unwrap_err();

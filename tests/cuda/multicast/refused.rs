@@ -97,7 +97,7 @@ fn a_wait_for_the_system_is_bounded() {
         return;
     }
     child(NAME, &[("GPUCOMM_EMULATOR_MULTICAST", "add=802")], || {
-        let properties = gpucomm::cuda::multicast::Properties::new(2, GRAIN);
+        let properties = gpucomm::cuda::multicast::ObjectProperties::new(2, GRAIN);
         let building = Multicast::create(&properties).unwrap();
         let start = std::time::Instant::now();
         let mut building = building.within(Duration::from_millis(50));
@@ -121,7 +121,7 @@ fn drivers_and_devices_without() {
             assert!(!Multicast::supported(&all).unwrap());
             let Err(Error::Multicast { why: got, .. }) = Multicast::probe(&all) else { panic!("it went well") };
             assert_eq!(got, why);
-            let steps = gpucomm::cuda::multicast::Properties::new(2, GRAIN).granularity();
+            let steps = gpucomm::cuda::multicast::ObjectProperties::new(2, GRAIN).granularity();
             assert!(matches!(steps, Err(Error::Multicast { why: got, .. }) if got == why), "{steps:?}");
         })
         .assert_success();

@@ -1,6 +1,6 @@
 //! What the driver calls undefined, and the safe layer has no way to: by calls of the driver.
 
-use gpucomm::cuda::multicast::{McPtr, Part};
+use gpucomm::cuda::multicast::{BindSource, McPtr};
 use gpucomm::cuda::vmm::PhysicalMemory;
 use gpucomm::{CudaCode, DeviceBuffer, Error, Stream, emulator_violations, sys};
 
@@ -58,7 +58,7 @@ fn a_read_to_the_host() {
 fn an_unbind_of_other_numbers() {
     violates("multicast::violations::an_unbind_of_other_numbers", "just what was bound", || {
         let memory = PhysicalMemory::new(devices(1)[0], 2 * GRAIN).unwrap();
-        let bound = complete(2, 2 * GRAIN).bind(Part::memory(&memory)).unwrap();
+        let bound = complete(2, 2 * GRAIN).bind(BindSource::memory(&memory)).unwrap();
         assert_ne!(raw::unbind(bound.as_raw(), devices(1)[0], 0, GRAIN), 0);
         bound.close().unwrap();
     });
@@ -106,7 +106,7 @@ fn an_unbind_under_a_write() {
 fn a_release_of_what_has_memory() {
     violates("multicast::violations::a_release_of_what_has_memory", "is released", || {
         let memory = PhysicalMemory::new(devices(1)[0], GRAIN).unwrap();
-        let bound = complete(2, GRAIN).bind(Part::memory(&memory)).unwrap();
+        let bound = complete(2, GRAIN).bind(BindSource::memory(&memory)).unwrap();
         raw::release(bound.as_raw());
         std::mem::forget(bound);
     });

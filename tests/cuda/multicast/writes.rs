@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::cuda::multicast::{Multicast, Properties};
+use gpucomm::cuda::multicast::{Multicast, ObjectProperties};
 use gpucomm::cuda::vmm::PhysicalMemory;
 use gpucomm::{DeviceBuffer, Error, Stream};
 
@@ -144,7 +144,7 @@ fn within_a_host_function() {
     let stream = Stream::new(device).unwrap();
     let (object, memory) = mapped(2, GRAIN);
     let (closed, mut unbound) = (mapped(2, GRAIN), mapped(2, GRAIN));
-    let properties = Properties::new(2, GRAIN).handle_types(gpucomm::cuda::vmm::HandleTypes::FD);
+    let properties = ObjectProperties::new(2, GRAIN).handle_types(gpucomm::cuda::vmm::HandleTypes::FD);
     let shared = Multicast::create(&properties).unwrap();
     let (bind, map) = (complete(2, GRAIN), complete(2, GRAIN).bind_all(&memory).unwrap());
     let (tell, told) = std::sync::mpsc::channel();
@@ -206,7 +206,7 @@ fn from_state_to_state() {
     if !emulated() {
         return;
     }
-    let properties = Properties::new(2, GRAIN);
+    let properties = ObjectProperties::new(2, GRAIN);
     let mut building = Multicast::create(&properties).unwrap();
     assert!(format!("{building:?}").contains("building"));
     assert_ne!(building.as_raw(), 0);
@@ -235,7 +235,7 @@ fn steps() {
     if !emulated() {
         return;
     }
-    let rounded = |bytes| Properties::new(2, bytes).rounded().unwrap().bytes();
+    let rounded = |bytes| ObjectProperties::new(2, bytes).rounded().unwrap().bytes();
     assert_eq!((rounded(0), rounded(1), rounded(GRAIN + 1)), (GRAIN, GRAIN, 2 * GRAIN));
     assert_eq!(rounded((512 << 20) + 1), 1 << 30);
     let large = complete(2, 600 << 20);

@@ -4,7 +4,7 @@ use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Properties};
+use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, MemoryProperties, PhysicalMemory};
 use gpucomm::{Device, DeviceBuffer, Error};
 
 use super::{GRAIN, free, own};
@@ -33,7 +33,7 @@ fn nothing_is_left() {
             }
             let (a, b) = (stream(), stream());
             let gate = random.bool().then(|| Gate::close(&a));
-            let properties = Properties::new(device).handle_types(HandleTypes::FD);
+            let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD);
             let memory = PhysicalMemory::with(&properties, GRAIN).unwrap();
             let fd = memory.export_fd().unwrap();
             // SAFETY: one thread uses all of them, one after the other.

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Properties};
+use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, MemoryProperties, PhysicalMemory};
 use gpucomm::{Device, Error};
 
 use super::GRAIN;
@@ -37,7 +37,7 @@ fn sizes_and_devices() {
 #[test]
 fn handles() {
     refused(memory(GRAIN).export_fd(), &["made for file descriptors", "no handles"]);
-    let properties = Properties::new(device()).handle_types(HandleTypes::FD);
+    let properties = MemoryProperties::new(device()).handle_types(HandleTypes::FD);
     let memory = PhysicalMemory::with(&properties, 2 * GRAIN).unwrap();
     refused(memory.export_fabric(), &["made for fabric handles", "file descriptors"]);
     let fd = memory.export_fd().unwrap();
@@ -64,7 +64,7 @@ fn handles() {
 /// Where there is no fabric, which no machine has that runs these tests, or one that can be used.
 #[test]
 fn fabrics() {
-    let properties = Properties::new(device()).handle_types(HandleTypes::FD | HandleTypes::FABRIC);
+    let properties = MemoryProperties::new(device()).handle_types(HandleTypes::FD | HandleTypes::FABRIC);
     match PhysicalMemory::with(&properties, GRAIN) {
         Err(error @ Error::Unsupported { operation: "cuMemCreate", .. }) => {
             assert!(error.to_string().contains("IMEX"), "{error}");

@@ -1,6 +1,6 @@
 //! Physical memory of others, and memory that others are given.
 
-use gpucomm::cuda::vmm::{Access, HandleTypes, PhysicalMemory, Properties};
+use gpucomm::cuda::vmm::{Access, HandleTypes, MemoryProperties, PhysicalMemory};
 use gpucomm::{Device, DeviceBuffer, Error, Result};
 
 use super::{GRAIN, free};
@@ -16,7 +16,7 @@ fn taken(device: Device, raw: u64, bytes: usize) -> Result<PhysicalMemory> {
 fn it_goes_and_comes_back() {
     let (device, stream) = (device(), stream());
     let mut random = random("vmm::handover");
-    let properties = Properties::new(device).handle_types(HandleTypes::FD);
+    let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD);
     let memory = PhysicalMemory::with(&properties, 2 * GRAIN).unwrap();
     let fd = memory.export_fd().unwrap();
     let values = samples::<f32>(&mut random, 1001);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use gpucomm::cuda::vmm::{Access, HandleTypes, PhysicalMemory, Properties};
+use gpucomm::cuda::vmm::{Access, HandleTypes, MemoryProperties, PhysicalMemory};
 use gpucomm::exchange::{Directory, Exchange, FdSocket};
 use gpucomm::{Device, DeviceBuffer, Error, Stream};
 
@@ -50,7 +50,7 @@ fn place_of(name: &str) -> Option<PathBuf> {
 
 fn shared(bytes: usize) -> PhysicalMemory {
     let device = *Device::all().unwrap().last().unwrap();
-    PhysicalMemory::with(&Properties::new(device).handle_types(HandleTypes::FD), bytes).unwrap()
+    PhysicalMemory::with(&MemoryProperties::new(device).handle_types(HandleTypes::FD), bytes).unwrap()
 }
 
 fn buffer(memory: PhysicalMemory) -> (DeviceBuffer<u32>, Stream) {

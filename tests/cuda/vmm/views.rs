@@ -1,6 +1,6 @@
 //! Mapped memory as buffers: everywhere that others go, on several devices, at several addresses.
 
-use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, PhysicalMemory, Properties};
+use gpucomm::cuda::vmm::{Access, AddressRange, HandleTypes, MemoryProperties, PhysicalMemory};
 use gpucomm::{DeviceBuffer, PinnedBuffer, Stream};
 
 use super::{GRAIN, mapped, own};
@@ -10,7 +10,7 @@ use crate::{Gate, Sample, device, random, samples, stream, two_devices};
 fn what_it_is() {
     let device = device();
     for handles in [HandleTypes::NONE, HandleTypes::FD] {
-        let properties = Properties::new(device).handle_types(handles);
+        let properties = MemoryProperties::new(device).handle_types(handles);
         let steps = properties.granularity().unwrap();
         assert!(steps.minimum.is_power_of_two() && steps.recommended.is_multiple_of(steps.minimum), "{steps:?}");
         assert_eq!(properties.round_up(1).unwrap(), steps.recommended);

@@ -16,7 +16,7 @@ fn one(bug: &KnownBug) -> Value {
         "name": bug.name,
         "versions": bug.versions(),
         "what": bug.what,
-        "answer": bug.answer.name(),
+        "status": bug.status.name(),
         "how": bug.how,
     })
 }

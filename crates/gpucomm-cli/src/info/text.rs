@@ -1,6 +1,6 @@
 //! The same for people.
 
-use gpucomm::known_bugs::Answer;
+use gpucomm::known_bugs::BugStatus;
 use serde_json::Value;
 
 use crate::size::human;
@@ -101,16 +101,16 @@ fn bugs(info: &Value, verbose: bool) -> Vec<String> {
     let mut lines = vec![String::new(), "Known bugs of the versions that are running".to_owned()];
     if verbose {
         for bug in bugs {
-            let [library, name, answer] = ["library", "name", "answer"].map(|key| text(&bug[key]));
-            lines.push(format!("  {answer:<11}  {library} {name}: {}", text(&bug["what"])));
+            let [library, name, status] = ["library", "name", "status"].map(|key| text(&bug[key]));
+            lines.push(format!("  {status:<11}  {library} {name}: {}", text(&bug["what"])));
             lines.push(format!("  {:<11}  {}", "", text(&bug["how"])));
         }
     } else {
         let (active, others): (Vec<_>, Vec<_>) =
-            bugs.iter().partition(|bug| bug["answer"] == Answer::GoneAround.name());
+            bugs.iter().partition(|bug| bug["status"] == BugStatus::WorkedAround.name());
         lines.extend(active.iter().map(|bug| {
-            let [library, name, answer] = ["library", "name", "answer"].map(|key| text(&bug[key]));
-            format!("  {answer:<11}  {library} {name}")
+            let [library, name, status] = ["library", "name", "status"].map(|key| text(&bug[key]));
+            format!("  {status:<11}  {library} {name}")
         }));
         let more = if active.is_empty() { "" } else { " more" };
         let others = if others.is_empty() { String::new() } else { format!("{}{more}; ", others.len()) };
@@ -196,8 +196,7 @@ mod tests {
 
     #[test]
     fn bugs_are_named_with_what_is_done() {
-        let bug =
-            json!({ "library": "NCCL", "name": "a-bug", "what": "wrong data", "answer": "told", "how": "beware" });
+        let bug = json!({ "library": "NCCL", "name": "a-bug", "what": "wrong data", "status": "documented", "how": "beware" });
         let lines = super::bugs(&json!({ "backend": "nvidia", "known_bugs": [bug] }), true);
         assert_eq!(lines[2..], ["  told         NCCL a-bug: wrong data", "               beware"]);
         assert!(super::bugs(&json!({ "known_bugs": [] }), true).is_empty());
@@ -205,16 +204,16 @@ mod tests {
 
     #[test]
     fn without_verbose_only_what_is_gone_around_is_named() {
-        let bug = |name: &str, answer: &str| json!({ "library": "NCCL", "name": name, "what": "wrong data", "answer": answer, "how": "beware" });
+        let bug = |name: &str, status: &str| json!({ "library": "NCCL", "name": name, "what": "wrong data", "status": status, "how": "beware" });
         let of = |bugs: &[serde_json::Value]| super::bugs(&json!({ "backend": "nvidia", "known_bugs": bugs }), false);
         let says = "`gpucomm info --verbose` says what happens, and what is done about it)";
-        let (around, told) = (bug("a", "gone around"), bug("b", "told"));
+        let (around, told) = (bug("a", "worked around"), bug("b", "documented"));
         assert_eq!(
             of(&[around.clone(), told.clone()])[2..],
-            ["  gone around  NCCL a".to_owned(), format!("  (1 more; {says}")]
+            ["  worked around  NCCL a".to_owned(), format!("  (1 more; {says}")]
         );
         assert_eq!(of(&[told])[2..], [format!("  (1; {says}")]);
-        assert_eq!(of(&[around])[2..], ["  gone around  NCCL a".to_owned(), format!("  ({says}")]);
+        assert_eq!(of(&[around])[2..], ["  worked around  NCCL a".to_owned(), format!("  ({says}")]);
     }
 
     #[test]

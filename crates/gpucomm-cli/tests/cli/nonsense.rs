@@ -199,13 +199,13 @@ fn info_names_the_known_bugs_of_what_is_running() {
     assert_eq!(named.contains(&"misaligned-windows"), misaligned, "{running}: {named:?}");
     let (text, all) = (run(&["info"]).out, run(&["info", "--verbose"]).out);
     for bug in bugs {
-        for key in ["library", "name", "what", "answer", "how"] {
+        for key in ["library", "name", "what", "status", "how"] {
             assert!(all.contains(bug[key].as_str().unwrap()), "{bug}: {all}");
         }
-        // Without the option, only what is gone around is listed, by its name.
+        // Without the option, only what is worked around is listed, by its name.
         let is_listed =
             text.contains(&format!("{} {}", bug["library"].as_str().unwrap(), bug["name"].as_str().unwrap()));
-        assert_eq!(is_listed, bug["answer"] == "gone around", "{bug}: {text}");
+        assert_eq!(is_listed, bug["status"] == "worked around", "{bug}: {text}");
         assert!(!text.contains(bug["how"].as_str().unwrap()), "{bug}: {text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gpucomm::known_bugs::{Answer, KnownBug, Library as Of};
+use gpucomm::known_bugs::{BugStatus, KnownBug, Library as Of};
 
 use super::super::finding::Finding;
 use super::super::machine::Machine;
@@ -11,7 +11,7 @@ use crate::libraries::{Library, loaded};
 pub fn check(machine: &Machine) -> Vec<Finding> {
     let mut findings: Vec<_> = machine.libraries.iter().map(library).collect();
     for of in [Of::Nccl, Of::Nvshmem] {
-        let told = |bug: &&&KnownBug| bug.library == of && bug.answer == Answer::Told;
+        let told = |bug: &&&KnownBug| bug.library == of && bug.status == BugStatus::Documented;
         let bugs: Vec<_> = machine.bugs.iter().filter(told).copied().collect();
         findings.extend(known(of.name(), &bugs));
     }
@@ -132,13 +132,13 @@ mod tests {
         let of = |is: fn(&&KnownBug) -> bool| {
             check(&Machine { bugs: TABLE.iter().filter(is).collect(), libraries: Vec::new(), ..files.machine(&[]) })
         };
-        assert_eq!(of(|bug| bug.answer != Answer::Told), []);
-        let nccl = |bug: &&KnownBug| bug.answer == Answer::Told && bug.library == Of::Nccl;
+        assert_eq!(of(|bug| bug.status != BugStatus::Documented), []);
+        let nccl = |bug: &&KnownBug| bug.status == BugStatus::Documented && bug.library == Of::Nccl;
         let first = TABLE.iter().find(nccl).unwrap();
-        let (_, text) = only(&of(|bug| bug.answer == Answer::Told && bug.library == Of::Nccl), "known-bugs");
+        let (_, text) = only(&of(|bug| bug.status == BugStatus::Documented && bug.library == Of::Nccl), "known-bugs");
         assert!(text.contains(first.name), "{text}");
         // No newer version helps where none is known to be free of it.
-        let endless = of(|bug| bug.answer == Answer::Told && bug.library == Of::Nccl && bug.last.is_none());
+        let endless = of(|bug| bug.status == BugStatus::Documented && bug.library == Of::Nccl && bug.last.is_none());
         assert_eq!(only(&endless, "known-bugs").0, Verdict::Note);
     }
 
