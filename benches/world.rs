@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::Exchange;
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{At, Blocking, Lane, Op, Rank, Request, Shutdown, World, WorldOptions, requests};
+use gpucomm::world::{At, Blocking, Lane, Op, Rank, Request, World, WorldOptions, requests};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, Launch, ReduceOp, Result, Stream};
 
 fn number(name: &str, default: usize) -> usize {
@@ -140,7 +140,7 @@ fn through(place: &Place, what: &str, options: WorldOptions, pause: Duration) ->
         let all: Vec<_> = ranks.iter().map(|rank| scope.spawn(move || one(rank))).collect();
         all.into_iter().map(|rank| rank.join().expect("no panic")).collect::<Result<Vec<_>>>()
     })?;
-    world.shutdown(Shutdown::Drain, Duration::from_secs(20))?;
+    world.close_timeout(Duration::from_secs(20))?;
     let times: Vec<_> = times.into_iter().flatten().collect();
     for (stage, until) in ["  checked", "  begun", what].into_iter().enumerate() {
         print(until, times.iter().map(|after| after[stage]).collect());
@@ -176,7 +176,7 @@ fn rate(place: &Place) -> Result<()> {
     })?;
     let done = world.metrics().done;
     println!("{done} requests of {TASKS} tasks: {:.0} a second", done as f64 / start.elapsed().as_secs_f64());
-    world.shutdown(Shutdown::Drain, Duration::from_secs(20))
+    world.close_timeout(Duration::from_secs(20))
 }
 
 fn main() -> Result<()> {

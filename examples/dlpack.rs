@@ -26,7 +26,7 @@ fn main() -> Result<()> {
         let mut x = unsafe { DeviceBuffer::<f32>::from_dlpack(tensor)? };
         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
         // What others copy tells them of no operation that has failed.
-        stream.wait(Duration::from_secs(30))?;
+        stream.synchronize_timeout(Duration::from_secs(30))?;
 
         // Their tensor again, with its shape; `stream` is the one that they use it on, or come after.
         let tensor: Dlpack = x.into_dlpack(&stream, &SHAPE)?;

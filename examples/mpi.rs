@@ -3,7 +3,6 @@
 //! `mpirun -n 4 target/debug/examples/mpi`, after `cargo build --example mpi --features mpi`; without a GPU, `--features mpi,emulator`.
 
 use std::error::Error;
-use std::time::Duration;
 
 use gpucomm::exchange::MpiPlace;
 use gpucomm::{Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Stream, UniqueId};
@@ -35,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     world.all_reduce_into(&values[..], &mut expected[..], mpi::collective::SystemOperation::sum());
     let right = sum == expected;
     let vote = exchange.vote(if right { Ok(()) } else { Err(format!("rank {rank} has another sum than MPI")) })?;
-    comm.close(Duration::from_secs(30))?;
+    comm.close()?;
     if !vote.unanimous() {
         return Err(format!("{vote}").into());
     }

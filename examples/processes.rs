@@ -8,7 +8,6 @@
 use std::error::Error;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use gpucomm::{Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Stream, UniqueId};
 
@@ -72,6 +71,6 @@ fn run(rank: usize, size: usize, id: &UniqueId) -> Result<(), Box<dyn Error>> {
     if rank == 0 {
         println!("the processes are {pids:?}");
     }
-    comm.close(Duration::from_secs(30))?;
+    comm.close()?;
     Ok(())
 }

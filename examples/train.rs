@@ -13,7 +13,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use gpucomm::exchange::Exchange;
 use gpucomm::{Communicator, DeviceBuffer, InPlace, Launch, PinnedBuffer, ReduceOp, Result, Stream, bf16};
@@ -259,6 +258,6 @@ pub fn train(args: impl Iterator<Item = String>) -> std::result::Result<(), Box<
     if trainer.comm.rank() == 0 {
         println!("{} ranks, from step {resumed} to {step}: loss {loss:.6}", trainer.comm.size());
     }
-    trainer.comm.close(Duration::from_secs(30))?;
+    trainer.comm.close()?;
     Ok(())
 }

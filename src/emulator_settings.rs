@@ -154,7 +154,7 @@ impl EmulatorSettings {
     ///     let stream = Stream::new(comm.device())?;
     ///     let mut x = DeviceBuffer::from_slice(&stream, &[1.0])?;
     ///     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-    ///     stream.wait(Duration::from_millis(300))
+    ///     stream.synchronize_timeout(Duration::from_millis(300))
     /// });
     /// assert!(matches!(sums, Err(Error::Timeout { .. })));
     /// # Ok(())

@@ -85,9 +85,9 @@ fn child() {
     match role.as_str() {
         "looks" => {
             let termination = Termination::on(&[SIGTERM, SIGINT]).unwrap();
-            assert!(!termination.wait(Duration::from_millis(30)) && termination.elapsed().is_none());
+            assert!(!termination.wait_timeout(Duration::from_millis(30)) && termination.elapsed().is_none());
             println!("up");
-            assert!(termination.clone().wait(slower(20.0)));
+            assert!(termination.clone().wait_timeout(slower(20.0)));
             // What comes right behind it changes nothing.
             sleep(Duration::from_millis(500));
             println!("signal {}", termination.signal().unwrap());
@@ -107,7 +107,7 @@ fn child() {
             let termination = Termination::on(&[SIGUSR1]).unwrap();
             println!("up");
             for _ in 0..2 {
-                assert!(termination.wait(slower(20.0)));
+                assert!(termination.wait_timeout(slower(20.0)));
                 termination.forget();
                 assert!(!termination.is_requested());
                 println!("once");
@@ -133,7 +133,7 @@ fn hangs(forever: bool) {
             stream.synchronize()
         });
         println!("up");
-        assert!(termination.wait(slower(20.0)));
+        assert!(termination.wait_timeout(slower(20.0)));
         if !forever {
             // It is not late any more.
             drop(grace);

@@ -108,7 +108,7 @@ fn operations_waits_and_ends_are_told() -> Result<()> {
     assert_eq!(told(&["captured=true"]), size);
     assert!(told(&["TRACE span wait", "operation=\"Stream::synchronize\"", "device=0"]) > 0);
     assert_eq!(told(&["TRACE span wait", "operation=\"Slice::to_vec\"", "device=0"]), 1);
-    clique.close(Duration::from_secs(20))?;
+    clique.close_timeout(Duration::from_secs(20))?;
     assert_eq!((told(&["DEBUG", "communicator ended"]), told(&["WARN"])), (size, 0));
 
     let clique = Clique::init_all(&devices[..1])?;

@@ -24,8 +24,8 @@
 //! - Copies, and operations of communicators, that read marked memory mark what they write. Across ranks marks do not travel.
 //! - An operation, copy or fill that overwrites all of a buffer, and reads nothing that is marked, clears its mark.
 //!   [`DeviceBuffer::accept`], [`SliceMut::accept`] and [`PinnedBuffer::accept`] take the bytes as they are.
-//! - Waits for a stream ([`Stream::wait`], [`Stream::synchronize`], [`Stream::query`]) return the error of operations that
-//!   were enqueued there, or whose results were read there: until a wait has, and a communicator that is well has enqueued
+//! - Waits for a stream ([`Stream::synchronize`], [`Stream::synchronize_timeout`], [`Stream::query`]) return the error of operations
+//!   that were enqueued there, or whose results were read there: until a wait has, and a communicator that is well has enqueued
 //!   something more; until a communicator has enqueued something that was made after the failure; or until
 //!   [`Stream::accept`]. Waits for an event return what those for its stream would have when it was recorded, each time, and
 //!   count as waits for the stream.

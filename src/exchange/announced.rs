@@ -53,7 +53,7 @@ impl Announced {
         let found = deadline.until(|| {
             for address in &self.addresses {
                 let place =
-                    TcpPlace::new(address.as_str()).job(self.job.as_str()).within(TRY.min(deadline.remaining()));
+                    TcpPlace::new(address.as_str()).job(self.job.as_str()).with_timeout(TRY.min(deadline.remaining()));
                 match place.connect(rank, size) {
                     Ok(store) => return Ok(Some(store)),
                     Err(error) => last = Some(error),

@@ -69,7 +69,7 @@ impl Exchange {
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
-    /// match exchange.within(Duration::from_secs(5)).barrier() {
+    /// match exchange.with_timeout(Duration::from_secs(5)).barrier() {
     ///     Err(Error::Timeout { .. }) => println!("a rank is late"),
     ///     Err(Error::Departed { .. }) => println!("a rank has ended"),
     ///     done => done?,

@@ -338,7 +338,7 @@ impl Exchange {
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// // Nobody is rank 1.
-    /// let late = Exchange::join_within(Threads::new(2).store(0)?, Duration::from_millis(50));
+    /// let late = Exchange::join_timeout(Threads::new(2).store(0)?, Duration::from_millis(50));
     /// assert!(matches!(late, Err(Error::Timeout { .. })));
     /// # Ok(())
     /// # }
@@ -346,7 +346,7 @@ impl Exchange {
     ///
     /// # Errors
     /// As [`join`](Self::join).
-    pub fn join_within(store: impl Store + 'static, timeout: Duration) -> Result<Self> {
+    pub fn join_timeout(store: impl Store + 'static, timeout: Duration) -> Result<Self> {
         Self::meet(store, Some(timeout))
     }
 

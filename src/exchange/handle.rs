@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 /// # use std::time::Duration;
 /// # fn main() -> gpucomm::Result<()> {
 /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
-/// let exchange = exchange.within(Duration::from_secs(10));
+/// let exchange = exchange.with_timeout(Duration::from_secs(10));
 /// println!("rank {} of {}, in generation {}", exchange.rank(), exchange.size(), exchange.generation());
 /// if exchange.rank() == 0 {
 ///     exchange.set("address", b"node-0:29500")?;
@@ -95,14 +95,14 @@ impl Exchange {
         self.view.generation
     }
 
-    /// The timeout of calls: the one set by [`within`](Self::within), or [`default_timeout`](crate::default_timeout).
+    /// The timeout of calls: the one set by [`with_timeout`](Self::with_timeout), or [`default_timeout`](crate::default_timeout).
     pub fn timeout(&self) -> Duration {
         self.timeout.unwrap_or_else(default_timeout)
     }
 
-    /// Returns a handle of the same exchange with another timeout: `exchange.within(Duration::from_secs(5)).barrier()`.
+    /// Returns a handle of the same exchange with another timeout: `exchange.with_timeout(Duration::from_secs(5)).barrier()`.
     #[must_use]
-    pub fn within(&self, timeout: Duration) -> Self {
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self.clone() }
     }
 

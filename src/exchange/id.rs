@@ -104,7 +104,7 @@ mod tests {
     /// Runs `f` as each of three ranks, whose calls may take long, and checks that they do not.
     fn as_ranks<R: Send>(f: impl Fn(&Exchange) -> R + Sync) -> Vec<R> {
         let (place, f, begin) = (Threads::new(3), &f, Instant::now());
-        let run = &|rank| f(&Exchange::join(place.store(rank).unwrap()).unwrap().within(LONG));
+        let run = &|rank| f(&Exchange::join(place.store(rank).unwrap()).unwrap().with_timeout(LONG));
         let all = std::thread::scope(|scope| {
             let ranks = [0, 1, 2].map(|rank| scope.spawn(move || run(rank)));
             ranks.into_iter().map(|rank| rank.join().unwrap()).collect()

@@ -55,7 +55,7 @@
 //! # Timeouts and peer failure
 //!
 //! Every wait has a deadline: the [default timeout](crate::default_timeout), or that of
-//! [`Exchange::within`]. An [`Error::Timeout`](crate::Error::Timeout) lists the ranks that have not
+//! [`Exchange::with_timeout`]. An [`Error::Timeout`](crate::Error::Timeout) lists the ranks that have not
 //! come. When a rank is known to have ended, killed or not, ranks that wait for it get
 //! [`Error::Departed`](crate::Error::Departed) at once. After a timeout all ranks can go on with the next
 //! call: a late rank finds the values that it has missed. A rank that calls another operation than

@@ -44,7 +44,7 @@ use crate::error::Result;
 /// let id = UniqueId::shared(&exchange)?;
 /// // SAFETY: all ranks of the communicator run this program, and so issue the same operations in the same order.
 /// let comm = unsafe { Communicator::init_rank(device, exchange.size(), &id, exchange.rank())? };
-/// comm.wait_at_barrier(&Stream::new(device)?)?;
+/// comm.barrier(&Stream::new(device)?)?;
 /// # Ok(())
 /// # }
 /// ```
@@ -66,7 +66,7 @@ impl MpiPlace {
     /// collectives on `comm`. It waits for the [default timeout](crate::default_timeout) at most.
     ///
     /// # Errors
-    /// As [`within`](Self::within).
+    /// As [`new_timeout`](Self::new_timeout).
     pub fn new(comm: &SimpleCommunicator) -> Result<Self> {
         Self::make("MpiPlace::new", comm, default_timeout())
     }
@@ -84,7 +84,7 @@ impl MpiPlace {
     /// # use std::time::Duration;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let universe = mpi::initialize().ok_or("MPI runs already")?;
-    /// let place = MpiPlace::within(&universe.world(), Duration::from_secs(60))?;
+    /// let place = MpiPlace::new_timeout(&universe.world(), Duration::from_secs(60))?;
     /// let exchange = place.join()?;
     /// assert_eq!(exchange.timeout(), Duration::from_secs(60));
     /// # Ok(())
@@ -96,8 +96,8 @@ impl MpiPlace {
     /// - [`Error::Timeout`] if a rank does not call this in time, or others have given up. Rank 0 may notice
     ///   it only when it [joins](Self::join).
     /// - [`Error::Exchange`] on all ranks if rank 0 cannot listen.
-    pub fn within(comm: &SimpleCommunicator, timeout: Duration) -> Result<Self> {
-        Self::make("MpiPlace::within", comm, timeout)
+    pub fn new_timeout(comm: &SimpleCommunicator, timeout: Duration) -> Result<Self> {
+        Self::make("MpiPlace::new_timeout", comm, timeout)
     }
 
     fn make(operation: &'static str, comm: &SimpleCommunicator, timeout: Duration) -> Result<Self> {
@@ -166,13 +166,13 @@ impl MpiPlace {
         self.local_size
     }
 
-    /// Joins the exchange of all ranks. The same as [`Exchange::join_within`] with the [store](Self::store).
+    /// Joins the exchange of all ranks. The same as [`Exchange::join_timeout`] with the [store](Self::store).
     ///
     /// # Errors
-    /// As [`store`](Self::store) and [`Exchange::join_within`].
+    /// As [`store`](Self::store) and [`Exchange::join_timeout`].
     pub fn join(self) -> Result<Exchange> {
         let timeout = self.timeout;
-        Exchange::join_within(self.store()?, timeout)
+        Exchange::join_timeout(self.store()?, timeout)
     }
 
     /// Connects to the store.

@@ -122,7 +122,7 @@ impl Exchange {
     /// let left = std::thread::scope(|scope| {
     ///     // Rank 1 comes, and leaves again.
     ///     let other = scope.spawn(|| Exchange::join(place.store(1)?).map(drop));
-    ///     let exchange = Exchange::join(place.store(0)?)?.within(Duration::from_secs(10));
+    ///     let exchange = Exchange::join(place.store(0)?)?.with_timeout(Duration::from_secs(10));
     ///     other.join().expect("no panic")?;
     ///     exchange.survivors()
     /// })?;

@@ -141,13 +141,13 @@ impl Launch {
     /// # use gpucomm::Launch;
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
-    /// let launch = Launch::from_env()?.within(Duration::from_secs(60));
+    /// let launch = Launch::from_env()?.with_timeout(Duration::from_secs(60));
     /// assert_eq!(launch.timeout(), Duration::from_secs(60));
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn within(mut self, timeout: Duration) -> Self {
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }

@@ -26,7 +26,7 @@ impl Launch {
         }
         let deadline = Deadline::after(self.timeout());
         let exchange = self.join()?;
-        let hosts = exchange.within(deadline.remaining()).all_gather(&host())?;
+        let hosts = exchange.with_timeout(deadline.remaining()).all_gather(&host())?;
         let mine = &hosts[self.rank()];
         let before = hosts[..self.rank()].iter().filter(|host| *host == mine).count();
         Ok((before, hosts.iter().filter(|host| *host == mine).count()))

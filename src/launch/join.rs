@@ -42,14 +42,14 @@ impl Launch {
     pub fn join(&self) -> Result<Exchange> {
         let (shared, deadline) = (&*self.shared, Deadline::after(self.timeout()));
         let turn = match shared.meets.turn(JOIN, &deadline, shared.serves())? {
-            Turn::Met(exchange) => return Ok(exchange.within(self.timeout())),
+            Turn::Met(exchange) => return Ok(exchange.with_timeout(self.timeout())),
             Turn::First(turn) => turn,
         };
         let store = shared.store(JOIN, &deadline)?;
         turn.has_store(&store);
-        let exchange = Exchange::join_within(store, deadline.remaining())?;
+        let exchange = Exchange::join_timeout(store, deadline.remaining())?;
         turn.has_met(&exchange);
-        Ok(exchange.within(self.timeout()))
+        Ok(exchange.with_timeout(self.timeout()))
     }
 
     /// What the exchange would stand on, for who wants no more than that. In place of [`join`](Self::join), not beside it: where rank 0
@@ -103,7 +103,7 @@ impl Shared {
             }
             Meeting::C10d { host, port, prefix, is_there } => {
                 let address = |host: &str| format!("{host}:{port}");
-                let place = C10dPlace::new(address(host)).prefix(prefix.as_str()).within(deadline.remaining());
+                let place = C10dPlace::new(address(host)).prefix(prefix.as_str()).with_timeout(deadline.remaining());
                 let own: Vec<_> = listens_at(host).iter().map(|host| address(host)).collect();
                 // The server of rank 0 ends with it, that of another program does not.
                 Ok(Arc::new(match rank {
@@ -133,7 +133,7 @@ struct Tcp<'a> {
 
 impl Tcp<'_> {
     fn place(&self, address: String, within: Duration) -> TcpPlace {
-        let place = TcpPlace::new(address).job(self.job).within(within);
+        let place = TcpPlace::new(address).job(self.job).with_timeout(within);
         #[cfg(feature = "secret")]
         let place = self.secret.iter().fold(place, |place, secret| place.secret(secret.0.as_bytes()));
         let _ = self.secret;

@@ -14,37 +14,12 @@ use crate::error::{Error, Result};
 
 /// Barriers. NCCL has none: each is an `ncclAllReduce` of one byte, which ranks compare with other operations like any.
 impl Communicator {
-    /// Returns at once; [`Communicator::wait_at_barrier`] waits. Wraps `ncclAllReduce`: what is enqueued on `stream` from now on is not begun
-    /// before all ranks have come to this point on theirs.
-    ///
-    /// This is the one to take where what comes next is work of a stream: it costs the host nothing. Where the host goes on itself, to
-    /// read a file that another rank has written, to look at the clock, or to end, only [`Communicator::wait_at_barrier`] keeps it back.
-    ///
-    /// ```
-    /// # use gpucomm::{Clique, Device, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let clique = Clique::init_all(&Device::all()?)?;
-    /// clique.spmd(|comm| {
-    ///     let stream = Stream::new(comm.device())?;
-    ///     comm.barrier(&stream)?;
-    ///     // All ranks have come to the barrier when this is done.
-    ///     stream.synchronize()
-    /// })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// Those of operations, and the first time of an allocation, of one byte.
-    pub fn barrier(&self, stream: &Stream) -> Result<()> {
-        self.enqueue_barrier("barrier", stream)
-    }
-
     /// Waits, as `MPI_Barrier` does. Wraps `ncclAllReduce`: returns when all ranks have come to this call, or to
-    /// [`Communicator::barrier`], and everything that came before it on `stream` is done. Waits no longer than [`Communicator::timeout`].
+    /// [`Communicator::barrier_on_stream`], and everything that came before it on `stream` is done. Waits no longer than
+    /// [`Communicator::timeout`].
     ///
-    /// This is the one to take where the host is to go on only then; between operations [`Communicator::barrier`] does, and lets the host
-    /// enqueue more meanwhile.
+    /// Take this one where the host is to go on only then: to read a file that another rank has written, to look at the clock, or to
+    /// end. Between operations [`Communicator::barrier_on_stream`] does, and lets the host enqueue more meanwhile.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, Stream};
@@ -55,7 +30,7 @@ impl Communicator {
     /// clique.spmd(|comm| {
     ///     let stream = Stream::new(comm.device())?;
     ///     ready.fetch_add(1, Ordering::Relaxed);
-    ///     comm.wait_at_barrier(&stream)?;
+    ///     comm.barrier(&stream)?;
     ///     assert_eq!(ready.load(Ordering::Relaxed), comm.size());
     ///     Ok(())
     /// })?;
@@ -64,12 +39,38 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// As [`Communicator::barrier`], and those of [`Stream::wait`]; [`Error::Timeout`] says which rank has not come.
-    pub fn wait_at_barrier(&self, stream: &Stream) -> Result<()> {
-        const OPERATION: &str = "wait_at_barrier";
+    /// As [`Communicator::barrier_on_stream`], and those of [`Stream::synchronize_timeout`]; [`Error::Timeout`] says which rank has
+    /// not come.
+    pub fn barrier(&self, stream: &Stream) -> Result<()> {
+        const OPERATION: &str = "barrier";
         let deadline = Deadline::after(self.timeout());
         self.enqueue_barrier(OPERATION, stream)?;
         stream.wait_until(OPERATION, &deadline)
+    }
+
+    /// Enqueues a barrier and returns at once; [`Communicator::barrier`] waits. Wraps `ncclAllReduce`: what is enqueued on `stream` from
+    /// now on is not begun before all ranks have come to this point on theirs.
+    ///
+    /// Take this one where what comes next is work of a stream: it costs the host nothing, and does not keep it back.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// clique.spmd(|comm| {
+    ///     let stream = Stream::new(comm.device())?;
+    ///     comm.barrier_on_stream(&stream)?;
+    ///     // All ranks have come to the barrier when this is done.
+    ///     stream.synchronize()
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of operations, and the first time of an allocation, of one byte.
+    pub fn barrier_on_stream(&self, stream: &Stream) -> Result<()> {
+        self.enqueue_barrier("barrier_on_stream", stream)
     }
 
     /// The barrier of `operation`.
@@ -82,29 +83,8 @@ impl Communicator {
 
 /// Barriers, for one thread that drives all ranks.
 impl Clique {
-    /// Returns at once; [`Clique::wait_at_barrier`] waits. Wraps `ncclAllReduce`, once a rank, in one group: [`Communicator::barrier`] of all
-    /// ranks; rank `r` on `streams[r]`.
-    ///
-    /// ```
-    /// # use gpucomm::{Clique, Device, Stream};
-    /// # fn main() -> gpucomm::Result<()> {
-    /// # let clique = Clique::init_all(&Device::all()?)?;
-    /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
-    /// clique.barrier(&streams)?;
-    /// // What is enqueued now begins when all streams have come to the barrier.
-    /// streams[0].synchronize()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Communicator::barrier`]; [`Error::InvalidArgument`] where there is not one stream a rank.
-    pub fn barrier(&self, streams: &[Stream]) -> Result<()> {
-        self.enqueue_barrier("barrier", streams)
-    }
-
-    /// Waits. Wraps `ncclAllReduce`, once a rank, in one group: returns when everything that came before on `streams` is done, on all of them.
-    /// Waits no longer than the [timeout](Communicator::timeout) of rank 0.
+    /// Waits. Wraps `ncclAllReduce`, once a rank, in one group: returns when everything that came before on `streams` is done, on all of them;
+    /// rank `r` has `streams[r]`. Waits no longer than the [timeout](Communicator::timeout) of rank 0.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, DeviceBuffer, Result, Stream};
@@ -112,7 +92,7 @@ impl Clique {
     /// let clique = Clique::init_all(&Device::all()?)?;
     /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<Result<_>>()?;
     /// let zeros = DeviceBuffer::<f32>::zeroed(&streams[0], 1000)?;
-    /// clique.wait_at_barrier(&streams)?;
+    /// clique.barrier(&streams)?;
     /// assert!(streams[0].query()?);
     /// # drop(zeros);
     /// # Ok(())
@@ -120,13 +100,34 @@ impl Clique {
     /// ```
     ///
     /// # Errors
-    /// As [`Clique::barrier`] and [`Stream::wait`].
-    pub fn wait_at_barrier(&self, streams: &[Stream]) -> Result<()> {
-        const OPERATION: &str = "wait_at_barrier";
+    /// As [`Clique::barrier_on_stream`] and [`Stream::synchronize_timeout`].
+    pub fn barrier(&self, streams: &[Stream]) -> Result<()> {
+        const OPERATION: &str = "barrier";
         let Some(first) = self.ranks().first() else { return Ok(()) };
         let deadline = Deadline::after(first.timeout());
         self.enqueue_barrier(OPERATION, streams)?;
         streams.iter().try_for_each(|stream| stream.wait_until(OPERATION, &deadline))
+    }
+
+    /// Enqueues a barrier and returns at once; [`Clique::barrier`] waits. Wraps `ncclAllReduce`, once a rank, in one group:
+    /// [`Communicator::barrier_on_stream`] of all ranks; rank `r` on `streams[r]`.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device, Stream};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
+    /// clique.barrier_on_stream(&streams)?;
+    /// // What is enqueued now begins when all streams have come to the barrier.
+    /// streams[0].synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::barrier_on_stream`]; [`Error::InvalidArgument`] where there is not one stream a rank.
+    pub fn barrier_on_stream(&self, streams: &[Stream]) -> Result<()> {
+        self.enqueue_barrier("barrier_on_stream", streams)
     }
 
     /// The barrier of `operation`.

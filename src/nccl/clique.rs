@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::comm_buffer::CommBuffer;
 use super::communicator::Communicator;
-use super::end::{abort_members, close_members, drop_members};
+use super::end::{abort_members, close_members, drop_members, timeout_of};
 use super::lifecycle::abort::AbortOutcome;
 use super::lifecycle::start;
 use super::memory::{allocate, register, window};
@@ -337,22 +337,41 @@ impl Clique {
         abort_members(&self.ranks, Vec::new(), reason.into(), Duration::ZERO)
     }
 
-    /// Wraps `ncclCommFinalize` and `ncclCommDestroy`, on all ranks at the same time.
+    /// Wraps `ncclCommFinalize` and `ncclCommDestroy`, on all ranks at the same time: [`Communicator::close`] for all, with one deadline, the
+    /// shortest [timeout](Communicator::timeout) of a rank.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device};
-    /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let clique = Clique::init_all(&Device::all()?)?;
     /// // Dropping it does the same, and tells nobody of what went wrong.
-    /// clique.close(Duration::from_secs(10))?;
+    /// clique.close()?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// As [`Communicator::close`]; the first one.
-    pub fn close(self, timeout: Duration) -> Result<()> {
+    pub fn close(self) -> Result<()> {
+        let timeout = timeout_of(&self.ranks);
+        self.close_timeout(timeout)
+    }
+
+    /// As [`Clique::close`], with the given timeout.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// clique.close_timeout(Duration::from_secs(10))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close_timeout(self, timeout: Duration) -> Result<()> {
         close_members(&self.ranks, timeout)
     }
 }

@@ -89,7 +89,7 @@ impl Communicator {
     /// timeout that the start was given.
     ///
     /// It is not how long a result is waited for: that are calls of streams and buffers, such as [`Stream::synchronize`](crate::Stream::synchronize)
-    /// and `to_vec`, which wait as long as [`default_timeout`](crate::default_timeout) says, or the call ([`Stream::wait`](crate::Stream::wait)).
+    /// and `to_vec`, which wait as long as [`default_timeout`](crate::default_timeout) says, or the call ([`Stream::synchronize_timeout`](crate::Stream::synchronize_timeout)).
     ///
     /// ```
     /// # use gpucomm::{Clique, Device};

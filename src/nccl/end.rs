@@ -27,7 +27,8 @@ impl Communicator {
         self.aborter().abort(reason)
     }
 
-    /// Wraps `ncclCommFinalize` and `ncclCommDestroy`: waits for all work of this rank, and for NCCL to free it.
+    /// Wraps `ncclCommFinalize` and `ncclCommDestroy`: waits for all work of this rank, and for NCCL to free it, but no longer than
+    /// [`Communicator::timeout`].
     ///
     /// NCCL frees the ranks of a process together, when the last of them ends, and then waits for everything on their devices. Where other
     /// communicators are active there, such as the one that this was split off from, a rank waits up to 100 ms for the others of its
@@ -37,13 +38,12 @@ impl Communicator {
     ///
     /// ```
     /// # use gpucomm::{Clique, Device};
-    /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let clique = Clique::init_all(&Device::all()?)?;
     /// std::thread::scope(|scope| {
     ///     // The ranks of a process end together.
     ///     let ranks: Vec<_> =
-    ///         clique.into_ranks().into_iter().map(|comm| scope.spawn(|| comm.close(Duration::from_secs(10)))).collect();
+    ///         clique.into_ranks().into_iter().map(|comm| scope.spawn(|| comm.close())).collect();
     ///     ranks.into_iter().try_for_each(|rank| rank.join().expect("no panic"))
     /// })?;
     /// # Ok(())
@@ -51,10 +51,30 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidUsage`] where a [`Graph`](crate::Graph) with operations of it lives, or is being captured; [`Error::Timeout`] where that takes longer than `timeout`; [`Error::Aborted`] where it has ended before; why its work has failed; what
+    /// [`Error::InvalidUsage`] where a [`Graph`](crate::Graph) with operations of it lives, or is being captured; [`Error::Timeout`] where that takes longer; [`Error::Aborted`] where it has ended before; why its work has failed; what
     /// NCCL says. The communicator is gone in any case: where it could not
     /// be closed it is aborted, and what may still write into memory is waited for as in a drop, two seconds to ten.
-    pub fn close(self, timeout: Duration) -> Result<()> {
+    pub fn close(self) -> Result<()> {
+        let timeout = self.timeout();
+        self.close_timeout(timeout)
+    }
+
+    /// As [`Communicator::close`], with the given timeout.
+    ///
+    /// ```
+    /// # use gpucomm::{Communicator, Device, UniqueId};
+    /// # use std::time::Duration;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// // SAFETY: there is no other rank.
+    /// let comm = unsafe { Communicator::init_rank(Device::new(0)?, 1, &UniqueId::new()?, 0)? };
+    /// comm.close_timeout(Duration::from_secs(10))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close_timeout(self, timeout: Duration) -> Result<()> {
         close_members(&[self], timeout)
     }
 }
@@ -77,6 +97,11 @@ pub(crate) fn aborted(reason: impl Into<Cause>) -> Error {
 
 pub(super) fn inners<'a>(members: impl IntoIterator<Item = &'a Communicator>) -> Vec<Arc<Inner>> {
     members.into_iter().map(|member| Arc::clone(member.inner())).collect()
+}
+
+/// How long several `members` wait together: as long as the one that waits least.
+pub(super) fn timeout_of(members: &[Communicator]) -> Duration {
+    members.iter().map(Communicator::timeout).min().unwrap_or_default()
 }
 
 /// Closes the communicators of `members`. Where that fails, they are aborted, and all ranks of this process with them; that

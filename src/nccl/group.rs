@@ -172,11 +172,11 @@ impl fmt::Debug for Group<'_> {
         let mut barriers = self.barriers.iter().peekable();
         for (behind, call) in self.calls.iter().enumerate() {
             while barriers.next_if(|barrier| barrier.behind == behind).is_some() {
-                list.entry(&"barrier");
+                list.entry(&"barrier_on_stream");
             }
             list.entry(&call.operation);
         }
-        list.entries(barriers.map(|_| "barrier")).finish()
+        list.entries(barriers.map(|_| "barrier_on_stream")).finish()
     }
 }
 
@@ -216,8 +216,8 @@ impl<'a> Group<'a> {
         self.len() == 0
     }
 
-    /// Records [`Communicator::barrier`], behind which comes what is enqueued on `stream` after the group. What else is in the group starts
-    /// together with it, on whatever rank.
+    /// Records [`Communicator::barrier_on_stream`], behind which comes what is enqueued on `stream` after the group. What else is in the
+    /// group starts together with it, on whatever rank.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, Stream, group};
@@ -225,7 +225,7 @@ impl<'a> Group<'a> {
     /// let clique = Clique::init_all(&Device::all()?)?;
     /// # let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
     /// // One thread that drives all ranks.
-    /// group(|g| clique.ranks().iter().zip(&streams).try_for_each(|(comm, stream)| g.barrier(comm, stream)))?;
+    /// group(|g| clique.ranks().iter().zip(&streams).try_for_each(|(comm, stream)| g.barrier_on_stream(comm, stream)))?;
     /// streams[0].synchronize()?;
     /// # Ok(())
     /// # }
@@ -233,8 +233,8 @@ impl<'a> Group<'a> {
     ///
     /// # Errors
     /// As there.
-    pub fn barrier(&mut self, comm: &'a Communicator, stream: &'a Stream) -> Result<()> {
-        let site = Site::new("barrier", comm.inner(), stream)?;
+    pub fn barrier_on_stream(&mut self, comm: &'a Communicator, stream: &'a Stream) -> Result<()> {
+        let site = Site::new("barrier_on_stream", comm.inner(), stream)?;
         // Those of one group run at the same time: nothing orders what they write.
         let again = self.barriers.iter().any(|barrier| ptr::eq(barrier.site.comm, site.comm));
         let byte = if again { Arc::new(DeviceBuffer::zeroed(stream, 1)?) } else { comm.inner().scratch.get(stream)? };

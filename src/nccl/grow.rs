@@ -171,7 +171,7 @@ impl Communicator {
     ///             _ => Communicator::join_over(device, exchange, &options)?,
     ///         }
     ///     };
-    ///     comm.wait_at_barrier(&Stream::new(device)?)
+    ///     comm.barrier(&Stream::new(device)?)
     /// }
     /// # if gpucomm::nccl::version()? < gpucomm::Version::new(2, 29, 2) { return Ok(()) }
     /// let place = Threads::new(2);
@@ -340,7 +340,7 @@ impl Clique {
     ///     Err(error) => return Err(error),
     /// };
     /// assert_eq!(clique.size(), devices.len());
-    /// clique.spmd(|comm| comm.wait_at_barrier(&Stream::new(comm.device())?))?;
+    /// clique.spmd(|comm| comm.barrier(&Stream::new(comm.device())?))?;
     /// # Ok(())
     /// # }
     /// ```

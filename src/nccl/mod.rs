@@ -23,8 +23,8 @@
 //! of your own as well. Ranks of a clique compare the type, not only its size.
 //!
 //! The forms with `_v` take a count for each rank. [`group`] starts several operations together, and
-//! [`all_reduce_many`](Communicator::all_reduce_many) one for each of many buffers. [`barrier`](Communicator::barrier) and
-//! [`all_reduce_scalar`](Communicator::all_reduce_scalar) are made of `ncclAllReduce`.
+//! [`all_reduce_many`](Communicator::all_reduce_many) one for each of many buffers. [`barrier`](Communicator::barrier), which waits,
+//! [`barrier_on_stream`](Communicator::barrier_on_stream) and [`all_reduce_scalar`](Communicator::all_reduce_scalar) are made of `ncclAllReduce`.
 //!
 //! To the last three no other rank comes: a rank writes into the window of another, and tells it by a signal. They are of NCCL 2.29 and
 //! newer. Of the interface for kernels of one's own (`nccl_device.h`) this crate has what the host asks without it: [`Communicator::properties`],
@@ -174,6 +174,7 @@ pub(crate) use group::{rehearse, together};
 #[cfg(nccl_ge_2_29)]
 pub use invitation::Invitation;
 pub use lifecycle::abort::AbortOutcome;
+pub(crate) use lifecycle::abort::GRACE;
 pub(crate) use lifecycle::drop::DropTime;
 pub use memory::alone::alloc;
 pub use memory::kind::{Fitting, Local, MemoryKind, SYMMETRIC_UP_TO, Symmetric};
@@ -190,7 +191,7 @@ pub use rank::state::CommState;
 pub(crate) use raw::outside::outside_of_host_functions;
 #[cfg(feature = "signals")]
 pub use recorder::dump_on_signal;
-pub use recorder::{dump_all, dump_on_panic, ras_status};
+pub use recorder::{dump_all, dump_on_panic, ras_status, ras_status_timeout};
 pub use recover::Recovered;
 pub(crate) use recover::begin_again;
 pub use reduce_op::ReduceOp;
@@ -209,7 +210,7 @@ pub use setup::determinism::prepare_determinism;
 pub use setup::init_options::InitOptions;
 pub use setup::unique_id::UniqueId;
 pub(crate) use several::abort_all_within;
-pub use several::{abort_all, close_all};
+pub use several::{abort_all, close_all, close_all_timeout};
 #[cfg(nccl_ge_2_22)]
 pub use simulate::simulate;
 pub(crate) use start::init_rank_of_world;

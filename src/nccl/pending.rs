@@ -17,7 +17,7 @@ use super::setup::environment;
 use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use crate::cuda::{Ask, Device, Done};
-use crate::deadline::{Deadline, backoff};
+use crate::deadline::Deadline;
 use crate::error::{Cause, Error, Result};
 use crate::lock::{Mutex, MutexGuard};
 
@@ -54,7 +54,7 @@ const OPERATION: &str = "Communicator::begin_rank";
 /// let (world, side) = (begin(&ids[0])?, begin(&ids[1])?);
 /// // Meanwhile there is something else to do.
 /// load_weights();
-/// if !world.is_over() {
+/// if !world.is_ready() {
 ///     println!("still waiting for other ranks");
 /// }
 /// let (world, side) = (world.wait()?, side.wait()?);
@@ -92,7 +92,7 @@ pub struct PendingCommunicator {
 
 impl fmt::Debug for PendingCommunicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingCommunicator").field("is_over", &self.is_over()).finish_non_exhaustive()
+        f.debug_struct("PendingCommunicator").field("is_ready", &self.is_ready()).finish_non_exhaustive()
     }
 }
 
@@ -163,7 +163,7 @@ impl Communicator {
     /// let starts = all.map(begin).collect::<gpucomm::Result<Vec<_>>>()?;
     /// let comms = starts.into_iter().map(|start| start.wait()).collect::<gpucomm::Result<Vec<_>>>()?;
     /// assert_eq!(comms.len(), devices.len());
-    /// # gpucomm::nccl::close_all(comms, std::time::Duration::from_secs(10));
+    /// # gpucomm::nccl::close_all(comms);
     /// # Ok(())
     /// # }
     /// ```
@@ -187,11 +187,11 @@ impl Communicator {
 
 impl PendingCommunicator {
     /// Whether the start has come to an end, well or not: [`PendingCommunicator::wait`] does not wait any more then.
-    pub fn is_over(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.progress.is_over()
     }
 
-    /// Waits until the start has come to an end, for so long at most; whether it has. It goes on otherwise.
+    /// Waits for the other ranks as [`wait`](Self::wait) does, but no longer than `timeout`. Returns itself if the start goes on.
     ///
     /// ```
     /// # use gpucomm::nccl::InitOptions;
@@ -202,23 +202,20 @@ impl PendingCommunicator {
     /// // The other rank never comes.
     /// // SAFETY: there is nobody to issue anything.
     /// let pending = unsafe { Communicator::begin_rank(Device::new(0)?, 2, &id, 0, &InitOptions::default())? };
-    /// assert!(!pending.wait_for(Duration::from_millis(50)));
+    /// let pending = pending.wait_timeout(Duration::from_millis(50)).expect_err("the start goes on");
     /// // There is something better to do.
     /// drop(pending);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn wait_for(&self, timeout: Duration) -> bool {
-        let deadline = Deadline::after(timeout);
-        let mut round = 0;
-        while !self.is_over() {
-            if deadline.expired() {
-                return false;
-            }
-            backoff(round);
-            round += 1;
+    ///
+    /// # Errors
+    /// Itself, while the start goes on; within, the errors of [`wait`](Self::wait).
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<Communicator>, Self> {
+        if !Deadline::after(timeout).wait(|| self.is_ready()) {
+            return Err(self);
         }
-        true
+        Ok(self.end(|start| the_one(start.wait())))
     }
 
     /// Waits for the other ranks, until the deadline that began with the start.

@@ -9,6 +9,7 @@ use super::flight::dump::Dump;
 use super::flight::signal;
 use super::flight::{files, panic, ras};
 use crate::cuda::refuse_in_child;
+use crate::deadline::default_timeout;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -74,12 +75,12 @@ pub fn dump_all(directory: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
 /// it is, or at `localhost:28028`. Wraps nothing: it is a service that every process that uses NCCL has a thread of, unless
 /// `NCCL_RAS_ENABLE=0`, and need not be of this program. `gpucomm diagnose --ras` puts it into words.
 ///
-/// ```
-/// use std::time::Duration;
+/// It waits for the [default timeout](crate::default_timeout).
 ///
+/// ```
 /// use gpucomm::nccl;
 ///
-/// match nccl::ras_status(None, Duration::from_secs(1)) {
+/// match nccl::ras_status(None) {
 ///     Ok(json) => println!("{json}"),
 ///     // On the emulator there is none.
 ///     Err(error) => println!("{error}"),
@@ -90,7 +91,26 @@ pub fn dump_all(directory: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
 /// [`Timeout`](Error::Timeout) where there is no answer in time; [`InvalidUsage`](Error::InvalidUsage) where there is nobody to ask;
 /// [`Unsupported`](Error::Unsupported) for a service of NCCL before 2.28.7; [`InvalidArgument`](Error::InvalidArgument) where something
 /// else answers.
-pub fn ras_status(address: Option<&str>, timeout: Duration) -> Result<String> {
+pub fn ras_status(address: Option<&str>) -> Result<String> {
+    ras_status_timeout(address, default_timeout())
+}
+
+/// As [`ras_status`], with the given timeout.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gpucomm::nccl;
+///
+/// match nccl::ras_status_timeout(None, Duration::from_secs(1)) {
+///     Ok(json) => println!("{json}"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+///
+/// # Errors
+/// As there.
+pub fn ras_status_timeout(address: Option<&str>, timeout: Duration) -> Result<String> {
     let address = address.map_or_else(ras::address, str::to_owned);
     ras::ask("ras_status", &address, timeout)
 }

@@ -33,7 +33,7 @@ impl Communicator {
     /// `exchange` who is left, and start anew.
     ///
     /// Every rank that still can calls it, each after its own calls have failed. The ranks wait for each other as long as
-    /// [`Exchange::within`] says, or until the others are known to have ended. The abort takes at most half of that time, and at most
+    /// [`Exchange::with_timeout`] says, or until the others are known to have ended. The abort takes at most half of that time, and at most
     /// 10 s. A rank that comes later is left out, and gets [`Error::Departed`]. If another rank is lost before all have started, those that are
     /// left begin again. All ranks get the same answer: none goes on unless all that it starts with have said that they do.
     ///
@@ -76,7 +76,7 @@ impl Communicator {
     /// #         all.into_iter().try_for_each(|rank| rank.join().expect("no panic"))
     /// #     })
     /// # }
-    /// # fn step(number: u64, comm: &Communicator, stream: &Stream) -> Result<()> { comm.wait_at_barrier(stream) }
+    /// # fn step(number: u64, comm: &Communicator, stream: &Stream) -> Result<()> { comm.barrier(stream) }
     /// # fn load_checkpoint(before: u64) -> Result<()> { Ok(()) }
     /// use gpucomm::exchange::Exchange;
     /// use gpucomm::{Communicator, Result, Stream};
@@ -221,12 +221,12 @@ impl Clique {
     /// # if clique.size() < 2 { return Ok(()) }
     /// let failed = clique.try_spmd(|comm| -> Result<(), Box<dyn std::error::Error + Send + Sync>> { match comm.rank() {
     ///     0 => Err("rank 0 cannot go on".into()),
-    ///     _ => Ok(comm.wait_at_barrier(&Stream::new(comm.device())?)?),
+    ///     _ => Ok(comm.barrier(&Stream::new(comm.device())?)?),
     /// }});
     /// assert!(failed.is_err());
     /// let (clique, survivors) = clique.recover(&[0])?;
     /// assert_eq!(survivors[0], 1);
-    /// clique.spmd(|comm| comm.wait_at_barrier(&Stream::new(comm.device())?))?;
+    /// clique.spmd(|comm| comm.barrier(&Stream::new(comm.device())?))?;
     /// # Ok(())
     /// # }
     /// ```

@@ -252,7 +252,7 @@ impl Clique {
     /// # use gpucomm::{Clique, Device, Error, Stream};
     /// let clique = Clique::init_all(&Device::all()?)?;
     /// clique.revoke("a device gets hot")?;
-    /// let refused = clique.spmd(|comm| comm.wait_at_barrier(&Stream::new(comm.device())?));
+    /// let refused = clique.spmd(|comm| comm.barrier(&Stream::new(comm.device())?));
     /// assert!(matches!(refused, Err(Error::Revoked { .. })));
     /// # Ok(())
     /// # }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::aborter::Aborter;
 use super::communicator::Communicator;
-use super::end::{aborted, inners};
+use super::end::{aborted, inners, timeout_of};
 use super::lifecycle::abort::{AbortOutcome, GRACE};
 use super::lifecycle::{abort, close, root_cause, start};
 use super::setup::environment;
@@ -58,7 +58,7 @@ impl Communicator {
 }
 
 /// Wraps `ncclCommFinalize` and `ncclCommDestroy`, on several communicators at the same time: [`Communicator::close`] for each, with one
-/// deadline for all, and an answer for each, in their order.
+/// deadline for all, the shortest of their [timeouts](Communicator::timeout), and an answer for each, in their order.
 ///
 /// They may be ranks of different communicators, or of one. All begin to end before any is waited for: what one has on its way does not
 /// keep the others from ending, and processes that have them in different orders do not wait for each other. Where one cannot be closed, it alone is aborted, with
@@ -66,7 +66,6 @@ impl Communicator {
 ///
 /// ```
 /// # use gpucomm::{Clique, Device, nccl};
-/// # use std::time::Duration;
 /// # fn main() -> gpucomm::Result<()> {
 /// # let clique = Clique::init_all(&Device::all()?[..4])?;
 /// # let run = |world: gpucomm::Communicator| -> gpucomm::Result<()> {
@@ -75,7 +74,7 @@ impl Communicator {
 /// let data = world.split(Some(rank % 2), rank)?.expect("a group");
 /// let tensor = world.split(Some(rank / 2), rank)?.expect("a group");
 /// // …
-/// for (name, closed) in ["data", "tensor", "world"].iter().zip(nccl::close_all([data, tensor, world], Duration::from_secs(10))) {
+/// for (name, closed) in ["data", "tensor", "world"].iter().zip(nccl::close_all([data, tensor, world])) {
 ///     if let Err(error) = closed {
 ///         eprintln!("the {name} communicator of rank {rank}: {error}");
 ///     }
@@ -91,7 +90,29 @@ impl Communicator {
 ///
 /// # Errors
 /// Each as [`Communicator::close`]. All are gone in any case.
-pub fn close_all(comms: impl IntoIterator<Item = Communicator>, timeout: Duration) -> Vec<Result<()>> {
+pub fn close_all(comms: impl IntoIterator<Item = Communicator>) -> Vec<Result<()>> {
+    let comms: Vec<_> = comms.into_iter().collect();
+    let timeout = timeout_of(&comms);
+    close_all_timeout(comms, timeout)
+}
+
+/// As [`close_all`], with the given timeout.
+///
+/// ```
+/// # use gpucomm::{Clique, Device, nccl};
+/// # use std::time::Duration;
+/// # fn main() -> gpucomm::Result<()> {
+/// # let clique = Clique::init_all(&Device::all()?)?;
+/// for closed in nccl::close_all_timeout(clique.into_ranks(), Duration::from_secs(10)) {
+///     closed?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As there.
+pub fn close_all_timeout(comms: impl IntoIterator<Item = Communicator>, timeout: Duration) -> Vec<Result<()>> {
     let comms: Vec<_> = comms.into_iter().collect();
     close::close_each(&inners(&comms), &Deadline::after(timeout))
 }

@@ -18,7 +18,6 @@ impl Communicator {
     ///
     /// ```
     /// # use gpucomm::{Communicator, Device, UniqueId};
-    /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (rank, size) = (0, 1);
     /// // Rank 0 makes the id, the others have got its bytes: from an `Exchange`, say.
@@ -26,7 +25,7 @@ impl Communicator {
     /// // SAFETY: all ranks run this program, and so issue the same operations.
     /// let comm = unsafe { Communicator::init_rank(Device::new(0)?, size, &id, rank)? };
     /// assert_eq!((comm.rank(), comm.size()), (rank, size));
-    /// comm.close(Duration::from_secs(10))?;
+    /// comm.close()?;
     /// # Ok(())
     /// # }
     /// ```

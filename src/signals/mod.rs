@@ -34,7 +34,7 @@
 //!         break;
 //!     }
 //! }
-//! nccl::close_all([comm], Duration::from_secs(5)).into_iter().collect::<gpucomm::Result<()>>()?;
+//! nccl::close_all_timeout([comm], Duration::from_secs(5)).into_iter().collect::<gpucomm::Result<()>>()?;
 //! drop(grace);
 //! # Ok(())
 //! # };

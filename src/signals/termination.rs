@@ -48,7 +48,7 @@ impl Termination {
     /// # fn main() -> gpucomm::Result<()> {
     /// let termination = Termination::on(&[libc::SIGTERM, libc::SIGUSR1])?;
     /// # assert!(std::process::Command::new("kill").args(["-USR1", &std::process::id().to_string()]).status().expect("kill").success());
-    /// assert!(termination.wait(std::time::Duration::from_secs(10)));
+    /// assert!(termination.wait_timeout(std::time::Duration::from_secs(10)));
     /// assert_eq!(termination.signal(), Some(libc::SIGUSR1));
     /// # Ok(())
     /// # }
@@ -84,7 +84,7 @@ impl Termination {
     /// # fn main() -> gpucomm::Result<()> {
     /// let termination = Termination::new()?;
     /// # assert!(std::process::Command::new("kill").args(["-TERM", &std::process::id().to_string()]).status().expect("kill").success());
-    /// # assert!(termination.wait(Duration::from_secs(10)));
+    /// # assert!(termination.wait_timeout(Duration::from_secs(10)));
     /// if let Some(spent) = termination.elapsed() {
     ///     let left = Duration::from_secs(30).saturating_sub(spent);
     ///     println!("{left:?} are left for a checkpoint");
@@ -97,8 +97,8 @@ impl Termination {
         self.set.first().map(|(_, elapsed)| elapsed)
     }
 
-    /// Waits until one of its signals comes, for so long at most; whether one has come.
-    pub fn wait(&self, timeout: Duration) -> bool {
+    /// Waits until one of its signals comes, no longer than `timeout`; whether one has come.
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let start = Instant::now();
         loop {
             let left = timeout.saturating_sub(start.elapsed());
@@ -119,7 +119,7 @@ impl Termination {
     /// let checkpoint = Termination::on(&[libc::SIGUSR2])?;
     /// # for _ in 0..2 {
     /// # assert!(std::process::Command::new("kill").args(["-USR2", &std::process::id().to_string()]).status().expect("kill").success());
-    /// # assert!(checkpoint.wait(Duration::from_secs(10)));
+    /// # assert!(checkpoint.wait_timeout(Duration::from_secs(10)));
     /// if checkpoint.is_requested() {
     ///     // …
     ///     checkpoint.forget();

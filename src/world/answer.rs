@@ -418,7 +418,7 @@ impl<B> Answer<B> {
         wait_for(self, None).unwrap_or_else(|answer| Err(told_already(answer.shared.operation())))
     }
 
-    /// Waits for it for so long at most; gives itself back where there is none yet. The time that [`into_back`](Request::into_back) of a request
+    /// Waits for it no longer than `timeout`; gives itself back where there is none yet. The time that [`into_back`](Request::into_back) of a request
     /// of your own takes comes on top: this thread runs it.
     ///
     /// ```
@@ -431,16 +431,16 @@ impl<B> Answer<B> {
     /// # let x = DeviceBuffer::<f32>::zeroed(&stream, 8)?;
     /// let answer = world.rank(1)?.recv(x, 0);
     /// // Nobody sends anything.
-    /// let answer = answer.wait_for(Duration::from_millis(10)).expect_err("no answer yet");
+    /// let answer = answer.wait_timeout(Duration::from_millis(10)).expect_err("no answer yet");
     /// # drop(answer);
-    /// # world.shutdown(gpucomm::world::Shutdown::Abort, Duration::from_secs(10)).ok();
+    /// # world.abort("a test").ok();
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// Itself.
-    pub fn wait_for(self, timeout: Duration) -> Result<Outcome<B>, Self> {
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Outcome<B>, Self> {
         wait_for(self, Some(Deadline::after(timeout)))
     }
 }

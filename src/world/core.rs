@@ -235,7 +235,7 @@ impl Core {
             }
         };
         if !is_up {
-            let error = refused("the world was shut down".to_owned());
+            let error = refused("the world was closed".to_owned());
             self.end(&generation, &error, patience(&error));
             generation.rank_threads.iter().for_each(|rank_thread| drop(rank_thread.take_communicator()));
             return Err(error);
@@ -382,7 +382,7 @@ impl Core {
     pub(super) fn way(&self, number: u64, rank: usize) -> Result<Way<'_>, (Reason, Error)> {
         let mut next = self.next.lock();
         match self.health_state.now() {
-            (_, Phase::Closed) => Err((Reason::Closed, refused("the world was shut down".to_owned()))),
+            (_, Phase::Closed) => Err((Reason::Closed, refused("the world was closed".to_owned()))),
             (now, Phase::Up) if now == number => {
                 drop(next);
                 let generation = self.now().filter(|generation| generation.number == number);
@@ -418,7 +418,7 @@ impl Core {
     pub(super) fn close_next(&self) {
         let queues = std::mem::take(&mut *self.next.lock());
         for queue in queues.values() {
-            refuse(queue, Reason::Closed, &refused("the world was shut down".to_owned()));
+            refuse(queue, Reason::Closed, &refused("the world was closed".to_owned()));
         }
     }
 

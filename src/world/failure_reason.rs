@@ -25,7 +25,7 @@ pub enum Reason {
     Late,
     /// It had begun, and has failed.
     Failed,
-    /// The world was shut down, here or on the rank whose requests give the lane its turns.
+    /// The world was closed, here or on the rank whose requests give the lane its turns.
     Closed,
 }
 

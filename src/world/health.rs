@@ -24,7 +24,7 @@ pub enum Phase {
     Up,
     /// It has failed.
     Down,
-    /// It was shut down.
+    /// It was closed or aborted.
     Closed,
 }
 
@@ -183,7 +183,7 @@ impl HealthState {
 /// let world = World::new(&Device::all()?)?;
 /// let mut watch = world.watch();
 /// world.fail("a test");
-/// let health = watch.wait(Duration::from_secs(10)).expect("a change");
+/// let health = watch.wait_timeout(Duration::from_secs(10)).expect("a change");
 /// assert_eq!((health.generation, health.phase), (1, Phase::Down));
 /// // For executors: `watch.changed().await`.
 /// # Ok(())
@@ -210,8 +210,8 @@ impl HealthWatch {
         Changed(self)
     }
 
-    /// Waits for the next change on this thread, for so long at most.
-    pub fn wait(&mut self, timeout: Duration) -> Option<Health> {
+    /// Waits for the next change on this thread, no longer than `timeout`.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Health> {
         wait_for(self.changed(), Some(Deadline::after(timeout))).ok()
     }
 }

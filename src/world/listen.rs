@@ -20,7 +20,7 @@ pub(super) const TELL: Duration = Duration::from_secs(1);
 /// Has another thread tell the others how this rank ends. If the store does not take that in time, tells them again later.
 pub(super) fn tell(exchange: &Exchange, note: &Note) -> Telling {
     let text = note.to_text();
-    let own = exchange.within(TELL);
+    let own = exchange.with_timeout(TELL);
     farewell::tell(exchange.store_number(), move || {
         let key = Note::key(own.rank());
         let result = own.leave_note(&key, text.as_bytes(), TELL);
@@ -37,7 +37,7 @@ pub(super) fn tell(exchange: &Exchange, note: &Note) -> Telling {
 
 /// Has another thread withdraw this rank from the exchange.
 pub(super) fn withdraw(exchange: &Exchange) -> Telling {
-    let own = exchange.within(TELL);
+    let own = exchange.with_timeout(TELL);
     // If the store does not take it, the others wait until they know that this rank has ended.
     farewell::tell(exchange.store_number(), move || own.withdraw())
 }
@@ -66,7 +66,7 @@ pub(super) fn others(
     leaves: impl Fn(usize, Totals) + Send + 'static,
     fails: impl Fn(&Error) + Send + 'static,
 ) -> Result<JoinHandle<()>> {
-    let own = exchange.within(LOOK);
+    let own = exchange.with_timeout(LOOK);
     let run = move || {
         let mut left: Vec<_> = (0..own.size()).filter(|rank| *rank != own.rank()).collect();
         while !left.is_empty() && goes_on() {

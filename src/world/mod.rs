@@ -196,7 +196,7 @@
 //!     let answers = world.barrier().into_answers().map_err(gpucomm::Error::from)?;
 //!     assert_eq!(answers.len(), size);
 //!     assert!(answers.into_iter().all(|answer| answer.is_ready() || answer.wait().is_ok()));
-//!     assert!(world.barrier().wait_for(Duration::from_secs(60)).is_ok());
+//!     assert!(world.barrier().wait_timeout(Duration::from_secs(60)).is_ok());
 //!     // As many elements of each rank as its number and one more: gathered at rank 0, and scattered again.
 //!     let counts: Vec<_> = (1..=size).collect();
 //!     let total = counts.iter().sum();
@@ -242,7 +242,7 @@
 //! | [`Request::into_back`] | the thread that takes the answer | that thread waits |
 //! | wakers, destructors of requests and completions that nobody holds any more | threads of the process for such calls | the call gets another thread |
 //!
-//! A world that is dropped, shut down or rebuilt by the thread of a rank waits for that thread, and gives up after its grace.
+//! A world that is dropped, closed or rebuilt by the thread of a rank waits for that thread, and gives up after its grace.
 //!
 //! Each process has a thread for the world, and two for each of its ranks. Nobody who is slow holds up the thread of a rank: its queue is [bounded](WorldOptions::queue), and who submits more
 //! waits, awaits [room](Rank::room), or is [refused](Overflow).
@@ -253,6 +253,7 @@ mod capabilities;
 mod completion;
 mod core;
 mod counters;
+mod end;
 mod failure_reason;
 mod forked;
 mod forms;
@@ -276,7 +277,6 @@ mod rebuild;
 mod request;
 pub mod requests;
 mod room;
-mod shutdown;
 mod stage;
 mod task;
 mod terms;
@@ -303,6 +303,5 @@ pub use parts::Parts;
 pub use rank::Rank;
 pub use request::Request;
 pub use room::{Permit, Room};
-pub use shutdown::Shutdown;
 pub use wide::Wide;
 pub use world::World;

@@ -97,14 +97,14 @@ pub(super) fn follow(
     fails: impl Fn(&Error) + Clone + Send + 'static,
 ) -> Result<(Order, [JoinHandle<()>; 3])> {
     let (sender, receiver) = mpsc::channel();
-    let (own, still, failed) = (exchange.within(Duration::from_secs(10)), goes_on.clone(), fails.clone());
+    let (own, still, failed) = (exchange.with_timeout(Duration::from_secs(10)), goes_on.clone(), fails.clone());
     let appends = spawn("gpucomm-turns", move || {
         if let Err(error) = append(&own, &receiver, &still) {
             failed(&error);
         }
     })?;
-    let (own, queue) = (exchange.within(LOOK), Arc::clone(queue));
-    let (mut log, positions) = (Log::new(exchange.within(LOOK)), mpsc::channel());
+    let (own, queue) = (exchange.with_timeout(LOOK), Arc::clone(queue));
+    let (mut log, positions) = (Log::new(exchange.with_timeout(LOOK)), mpsc::channel());
     let still = goes_on.clone();
     let reads = spawn("gpucomm-order", move || {
         if let Err(error) = read(&own, &queue, &left, &positions.0, &goes_on) {

@@ -157,7 +157,7 @@ impl Left {
 
 /// The error of a request that gets no turn, because `rank`, which gives the turns of its lane, has left.
 fn no_turn(operation: &'static str, rank: usize) -> (Reason, Error) {
-    let how = "has shut down its world in good order, and gives this lane no more turns".to_owned();
+    let how = "has closed its world in good order, and gives this lane no more turns".to_owned();
     (Reason::Closed, Error::Departed { operation, rank, how })
 }
 

@@ -38,7 +38,7 @@ use crate::lock::MutexGuard;
 /// let mut answers = Vec::new();
 /// for rank in world.ranks() {
 ///     let x = DeviceBuffer::from_slice(&Stream::new(rank.device())?, &[rank.rank() as u32; 10])?;
-///     let rank = rank.within(Duration::from_secs(30)).completion(Arc::new(HostCallback));
+///     let rank = rank.with_timeout(Duration::from_secs(30)).completion(Arc::new(HostCallback));
 ///     answers.push(rank.all_reduce(InPlace(x), Op::Max));
 /// }
 /// for answer in answers {
@@ -117,7 +117,7 @@ impl Rank {
 
     /// The same, whose requests may take so long, from where they are submitted.
     #[must_use]
-    pub fn within(mut self, timeout: Duration) -> Self {
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.terms).timeout = timeout;
         self
     }

@@ -289,7 +289,7 @@ impl RankThread {
         }
         let issued = communicator.inner().issued.totals();
         let (rank, _) = left.iter().find(|(rank, theirs)| issued.waits_for(self.rank, *rank, theirs))?;
-        let how = "has shut down its world in good order, and takes part in nothing more".to_owned();
+        let how = "has closed its world in good order, and takes part in nothing more".to_owned();
         Some(Error::Departed { operation: "World", rank: *rank, how })
     }
 

@@ -42,7 +42,7 @@ pub(super) fn rebuild(core: &Core, members: Members, deadline: &Deadline) -> Res
     let source = || core.source.lock();
     let exchange = match &*source() {
         Source::Here => None,
-        Source::Far(exchange) => Some(exchange.within(core.options.init.timeout)),
+        Source::Far(exchange) => Some(exchange.with_timeout(core.options.init.timeout)),
         Source::Given => {
             return Err(usage(
                 "the world has a communicator that it was given, and no exchange at which ranks would meet",
@@ -65,10 +65,10 @@ fn usage(reason: &str) -> Error {
 }
 
 fn closed() -> Error {
-    usage("the world was shut down")
+    usage("the world was closed")
 }
 
-/// A handle of the exchange that waits for other ranks no longer once the world is shut down.
+/// A handle of the exchange that waits for other ranks no longer once the world is closed.
 fn unless_closed(core: &Core, exchange: &Exchange) -> Exchange {
     let health_state = Arc::clone(&core.health_state);
     exchange.unless(move || matches!(health_state.now(), (_, Phase::Closed)).then(closed))
@@ -138,7 +138,7 @@ fn far(core: &Core, old: &Generation, exchange: &Exchange, members: Members) -> 
 }
 
 /// Where those meet who are to be in the next generation, once all who are left have named the same members.
-/// `unless_closed` is a handle of the exchange that does not wait once the world is shut down. After
+/// `unless_closed` is a handle of the exchange that does not wait once the world is closed. After
 /// this, the others start together with this rank, which goes on until it has told them of its end.
 fn meeting(exchange: &Exchange, unless_closed: &Exchange, members: Members) -> Result<Exchange> {
     let view = unless_closed.survivors()?;
@@ -155,7 +155,7 @@ fn meeting(exchange: &Exchange, unless_closed: &Exchange, members: Members) -> R
         )));
     }
     match members {
-        Members::Survivors => Ok(exchange.within(exchange.timeout())),
+        Members::Survivors => Ok(exchange.with_timeout(exchange.timeout())),
         Members::Same if view.size() < exchange.size() => {
             Err(usage(&format!("{} of {} ranks are left", view.size(), exchange.size())))
         }

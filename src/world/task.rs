@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn what_belongs_together_ends_for_one_reason() {
         let (refused, cancelled, begun) = (Ticket::shared(), Ticket::shared(), Ticket::shared());
-        let error = Error::Aborted { operation: "test", reason: "the world was shut down".into() };
+        let error = Error::Aborted { operation: "test", reason: "the world was closed".into() };
         refused.refuse(Reason::Closed, &error);
         assert!(!refused.begin() && refused.is_over() && refused.cancel());
         assert!(matches!(refused.refusal(), Some((Reason::Closed, Error::Aborted { .. }))));

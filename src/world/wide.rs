@@ -136,11 +136,11 @@ impl<B> Wide<B> {
         wait_for(self, None).unwrap_or_else(|_| Err(Self::nothing()))
     }
 
-    /// Waits for so long at most; gives itself back where there is no answer yet.
+    /// Waits no longer than `timeout`; gives itself back where there is no answer yet.
     ///
     /// # Errors
     /// Itself.
-    pub fn wait_for(self, timeout: Duration) -> Result<Result<Vec<B>, Failed<Left<B>>>, Self> {
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<Vec<B>, Failed<Left<B>>>, Self> {
         wait_for(self, Some(Deadline::after(timeout)))
     }
 

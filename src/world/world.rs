@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::core::{Core, Source};
 use super::counters::Metrics;
+use super::end::{abort, close, end_in_drop};
 use super::health::{Health, HealthWatch, Phase};
 use super::monitor;
 use super::options::{Members, WorldOptions};
 use super::rank::Rank;
 use super::rebuild;
 use super::request::Request;
-use super::shutdown::{Shutdown, shut_down_in_drop, shutdown};
 use super::wide::{self, Wide};
 use crate::cuda::{Device, is_forked, refuse_in_child};
 use crate::deadline::Deadline;
@@ -24,7 +24,7 @@ use crate::nccl::{Clique, Communicator, init_rank_of_world};
 /// Ranks as actors: a thread for each rank of this process, which owns its communicator and its stream, takes requests, and answers them.
 /// See the [module](super).
 ///
-/// Dropping it is a [shutdown](World::shutdown) that drains; while panicking it aborts. It takes ten
+/// Dropping it [closes](World::close) it; while panicking it [aborts](World::abort) it. It takes ten
 /// seconds or its timeout, whichever is less, for all that a thread drops one after the other. Each
 /// world that has work on a device then, which does not end, takes about a second more.
 pub struct World {
@@ -249,7 +249,7 @@ impl World {
     /// use gpucomm::world::{World, requests};
     /// # fn main() -> gpucomm::Result<()> {
     /// let world = World::new(&Device::all()?)?;
-    /// let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.within(Duration::from_secs(5))).collect();
+    /// let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.with_timeout(Duration::from_secs(5))).collect();
     /// world.submit_through(&ranks, ranks.iter().map(|_| requests::barrier())).wait()?;
     /// # Ok(())
     /// # }
@@ -336,16 +336,16 @@ impl World {
     /// # Errors
     /// Those of [`Clique::init_all`] and [`Communicator::recover`]; with [`Members::Same`], that of a rank that does not come;
     /// [`Error::InvalidUsage`] if ranks pass different members, for a world of a communicator that it was given, within a host function of a stream, and once
-    /// it was shut down. It stays down, and may be tried again.
+    /// it was closed. It stays down, and may be tried again.
     pub fn rebuild(&self, members: Members) -> Result<()> {
         refuse_in_child("World::rebuild", "CUDA")?;
         let deadline = Deadline::after(self.core.options.init.timeout);
         rebuild::rebuild(&self.core, members, &deadline)
     }
 
-    /// Ends it, within `timeout` and a few seconds that the end of a communicator may take: what was submitted is done before, or ends with an
-    /// error. One that is down ends at once. It waits up to five seconds for a rebuild that is inside a call of NCCL or of
-    /// the store.
+    /// Ends it in order: what was submitted is done before, or ends with an error. It waits no longer than [`WorldOptions::timeout`], and a few
+    /// seconds that the end of a communicator may take. One that is down ends at once. It waits up to five seconds for a rebuild that
+    /// is inside a call of NCCL or of the store.
     ///
     /// What ranks in other processes have enqueued, or enqueue later, and that waits for a rank of this process, fails there at once:
     /// their world goes down, with an [`Error::Departed`] that names this rank. Two things wait until their deadlines: a first message to
@@ -354,13 +354,12 @@ impl World {
     ///
     /// ```
     /// use gpucomm::Device;
-    /// use gpucomm::world::{Shutdown, World};
-    /// use std::time::Duration;
+    /// use gpucomm::world::World;
     ///
     /// # fn main() -> gpucomm::Result<()> {
     /// let world = World::new(&Device::all()?)?;
     /// let barrier = world.barrier();
-    /// world.shutdown(Shutdown::Drain, Duration::from_secs(10))?;
+    /// world.close()?;
     /// barrier.wait()?;
     /// # Ok(())
     /// # }
@@ -369,8 +368,52 @@ impl World {
     /// # Errors
     /// [`Error::Timeout`] where something was not done in time, and was aborted; why it has failed meanwhile; those of [`Communicator::close`];
     /// [`Error::InvalidUsage`] in a forked child.
-    pub fn shutdown(self, how: Shutdown, timeout: Duration) -> Result<()> {
-        shutdown(&self.core, how, timeout)
+    pub fn close(self) -> Result<()> {
+        close(&self.core, self.core.options.timeout)
+    }
+
+    /// As [`World::close`], with the given timeout.
+    ///
+    /// ```
+    /// use gpucomm::Device;
+    /// use gpucomm::world::World;
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// let barrier = world.barrier();
+    /// world.close_timeout(Duration::from_secs(10))?;
+    /// barrier.wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close_timeout(self, timeout: Duration) -> Result<()> {
+        close(&self.core, timeout)
+    }
+
+    /// Ends it at once: what is under way fails with [`Error::Aborted`] and this reason, with its buffers. It waits up to ten seconds for
+    /// NCCL to stop, and up to five seconds for a rebuild that is inside a call of NCCL or of the store.
+    ///
+    /// In other processes, what waits for a rank of this process fails as after [`World::fail`].
+    ///
+    /// ```
+    /// use gpucomm::Device;
+    /// use gpucomm::world::World;
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new(&Device::all()?)?;
+    /// world.abort("there is something better to do")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidUsage`] in a forked child.
+    pub fn abort(self, reason: &str) -> Result<()> {
+        abort(&self.core, reason)
     }
 }
 
@@ -384,6 +427,6 @@ impl fmt::Debug for World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        shut_down_in_drop(&self.core);
+        end_in_drop(&self.core);
     }
 }

@@ -73,7 +73,7 @@ fn communicators_of_others_work() {
                 Ok(())
             });
             std::thread::scope(|scope| {
-                let close = |comm: Communicator| scope.spawn(move || comm.close(slower(10.0)));
+                let close = |comm: Communicator| scope.spawn(move || comm.close_timeout(slower(10.0)));
                 let closing: Vec<_> = comms.into_iter().map(close).collect();
                 closing.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
             });
@@ -154,7 +154,7 @@ fn memory_of_nccl_is_for_any_communicator() {
                 for values in done.unwrap() {
                     assert_eq!(values, [(ranks as i32).pow(round + 1); 2048]);
                 }
-                clique.close(slower(10.0)).unwrap();
+                clique.close_timeout(slower(10.0)).unwrap();
             }
             // Dropped while it is used: it goes when that is done.
             let (x, mut y) = (memory.swap_remove(0), memory.pop());
@@ -182,7 +182,7 @@ fn a_configuration_may_be_changed_at_last() {
             // SAFETY: numbers that NCCL takes for these fields, the same on all ranks.
             let config = unsafe { Config::new().min_ctas(1).raw(|config| config.maxCTAs = 4) };
             let clique = Clique::init_all_with(devices, &InitOptions { config, ..InitOptions::default() }).unwrap();
-            clique.close(slower(10.0)).unwrap();
+            clique.close_timeout(slower(10.0)).unwrap();
             let refused = |config: Config, word: &str| {
                 let error = Clique::init_all_with(devices, &InitOptions { config, ..InitOptions::default() });
                 let error = error.map(drop).expect_err("taken").to_string();

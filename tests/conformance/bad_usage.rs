@@ -112,7 +112,7 @@ fn spmd_after_an_abort() {
                 rig.try_run(|comm, stream| {
                     let mut x = DeviceBuffer::<f32>::zeroed(stream, 4)?;
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-                    stream.wait(slower(10.0))?;
+                    stream.synchronize_timeout(slower(10.0))?;
                     comm.async_error()
                 })
             });
@@ -137,7 +137,7 @@ fn a_rank_that_returns_an_error_ends_the_others() {
                     }
                     let mut x = DeviceBuffer::<f32>::zeroed(stream, 4)?;
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-                    stream.wait(slower(30.0))?;
+                    stream.synchronize_timeout(slower(30.0))?;
                     comm.async_error()
                 })
             });

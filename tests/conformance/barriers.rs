@@ -24,7 +24,7 @@ fn on_the_device() {
                         std::thread::sleep(late);
                         before[round].fetch_add(1, Ordering::SeqCst);
                     })?;
-                    comm.barrier(stream)?;
+                    comm.barrier_on_stream(stream)?;
                     stream.launch_host(move || all.lock().unwrap().push(after[round].load(Ordering::SeqCst)))?;
                 }
                 stream.synchronize()?;
@@ -46,7 +46,7 @@ fn on_the_host() {
             rig.run(|comm, stream| {
                 for round in 1..=20 {
                     came.fetch_add(1, Ordering::SeqCst);
-                    comm.wait_at_barrier(stream)?;
+                    comm.barrier(stream)?;
                     assert!(came.load(Ordering::SeqCst) >= round * comm.size());
                 }
                 Ok(())
@@ -61,8 +61,8 @@ fn on_the_host() {
                 };
                 stream.launch_host(host).unwrap();
             }
+            rig.clique.barrier_on_stream(&streams).unwrap();
             rig.clique.barrier(&streams).unwrap();
-            rig.clique.wait_at_barrier(&streams).unwrap();
             assert_eq!(runs.load(Ordering::SeqCst), ranks);
             rig.close();
         }
@@ -101,10 +101,10 @@ fn in_a_group() {
                 for ((comm, (stream, other)), x) in
                     rig.clique.ranks().iter().zip(streams.iter().zip(&others)).zip(&mut sums)
                 {
-                    g.barrier(comm, stream)?;
+                    g.barrier_on_stream(comm, stream)?;
                     g.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream)?;
-                    g.barrier(comm, stream)?;
-                    g.barrier(comm, other)?;
+                    g.barrier_on_stream(comm, stream)?;
+                    g.barrier_on_stream(comm, other)?;
                 }
                 assert_eq!(g.len(), 4 * ranks);
                 Ok(())
@@ -124,14 +124,14 @@ fn in_a_group() {
             assert_eq!(*seen.lock().unwrap(), vec![ranks; ranks + behind.len()]);
             // Nothing of a group that fails is submitted: else the others would wait for this one.
             let failed = group(|g| {
-                g.barrier(rig.clique.rank(0), &streams[0])?;
+                g.barrier_on_stream(rig.clique.rank(0), &streams[0])?;
                 Err::<(), _>(Error::InvalidUsage { operation: "test", reason: "a group that fails".into() })
             });
             assert!(matches!(failed, Err(Error::InvalidUsage { operation: "test", .. })), "{failed:?}");
-            rig.clique.wait_at_barrier(&streams).unwrap();
+            rig.clique.barrier(&streams).unwrap();
             if ranks > 1 {
-                let elsewhere = group(|g| g.barrier(rig.clique.rank(0), &streams[1]));
-                assert_argument(elsewhere, "barrier", "device 0", "device 1");
+                let elsewhere = group(|g| g.barrier_on_stream(rig.clique.rank(0), &streams[1]));
+                assert_argument(elsewhere, "barrier_on_stream", "device 0", "device 1");
             }
             drop(sums);
             rig.close();
@@ -148,12 +148,12 @@ fn where_a_rank_does_not_come() {
             let result = quick(slower(3.0), || {
                 rig.try_run(|comm, stream| {
                     comm.set_timeout(slower(1.0));
-                    comm.wait_at_barrier(stream)?;
-                    if comm.rank() == 1 { Ok(()) } else { comm.wait_at_barrier(stream) }
+                    comm.barrier(stream)?;
+                    if comm.rank() == 1 { Ok(()) } else { comm.barrier(stream) }
                 })
             });
             let error = result.expect_err("rank 1 has not come");
-            assert!(matches!(error, Error::Timeout { operation: "wait_at_barrier", .. }), "{error:?}");
+            assert!(matches!(error, Error::Timeout { operation: "barrier", .. }), "{error:?}");
             assert_names(&error, &["rank 1"]);
             quick(slower(20.0), || drop(rig));
             still_works(ranks);
@@ -170,7 +170,7 @@ fn where_a_rank_does_something_else() {
             let result = rig.try_run(|comm, stream| {
                 let mut x = DeviceBuffer::from_slice(stream, &[1i32; 4])?;
                 if comm.rank() == 0 {
-                    comm.barrier(stream)
+                    comm.barrier_on_stream(stream)
                 } else {
                     comm.all_reduce(gpucomm::InPlace(&mut x), gpucomm::ReduceOp::Sum, stream)
                 }
@@ -187,16 +187,16 @@ fn bad_input() {
         for ranks in rank_counts(&[2]) {
             let rig = Rig::new(ranks);
             let mut streams = streams(&rig.clique).unwrap();
-            assert_argument(rig.clique.barrier(&streams[..1]), "barrier", "2 streams", "1 streams");
-            assert_argument(rig.clique.wait_at_barrier(&[]), "wait_at_barrier", "2 streams", "0 streams");
+            assert_argument(rig.clique.barrier_on_stream(&streams[..1]), "barrier_on_stream", "2 streams", "1 streams");
+            assert_argument(rig.clique.barrier(&[]), "barrier", "2 streams", "0 streams");
             streams.swap(0, 1);
-            assert_argument(rig.clique.barrier(&streams), "barrier", "device 0", "device 1");
-            let of_rank_0 = rig.clique.rank(0).wait_at_barrier(&streams[0]);
-            assert_argument(of_rank_0, "wait_at_barrier", "device 0", "device 1");
-            let grouped = gpucomm::group(|_| rig.clique.rank(0).barrier(&streams[1]));
-            assert!(matches!(grouped, Err(Error::InvalidUsage { operation: "barrier", .. })), "{grouped:?}");
+            assert_argument(rig.clique.barrier_on_stream(&streams), "barrier_on_stream", "device 0", "device 1");
+            let of_rank_0 = rig.clique.rank(0).barrier(&streams[0]);
+            assert_argument(of_rank_0, "barrier", "device 0", "device 1");
+            let grouped = gpucomm::group(|_| rig.clique.rank(0).barrier_on_stream(&streams[1]));
+            assert!(matches!(grouped, Err(Error::InvalidUsage { operation: "barrier_on_stream", .. })), "{grouped:?}");
             streams.swap(0, 1);
-            rig.clique.wait_at_barrier(&streams).unwrap();
+            rig.clique.barrier(&streams).unwrap();
             rig.close();
         }
     });

@@ -73,7 +73,7 @@ fn ends(end: End, at: Where) {
         }
         Where::OfClosed => {
             let mut ranks = clique.into_ranks();
-            ranks.remove(0).close(slower(10.0)).unwrap();
+            ranks.remove(0).close_timeout(slower(10.0)).unwrap();
             let open = hold(&other);
             quick(slower(3.0), || drop(ranks));
             go_on(devices);
@@ -85,10 +85,10 @@ fn ends(end: End, at: Where) {
         End::Drop => drop(clique),
         // What is behind an operation on its stream is waited for as that is.
         End::Close if matches!(at, Where::Behind | Where::OfOther) => {
-            let error = clique.close(slower(1.0)).unwrap_err();
+            let error = clique.close_timeout(slower(1.0)).unwrap_err();
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         }
-        End::Close => clique.close(slower(10.0)).unwrap(),
+        End::Close => clique.close_timeout(slower(10.0)).unwrap(),
         End::Abort => assert_eq!(clique.abort("not wanted"), AbortOutcome::StillRunning),
     });
     go_on(devices);
@@ -186,7 +186,7 @@ fn sum(comm: &Communicator, stream: &Stream) -> Result<()> {
 
 const CALLS: [(&str, Call); 9] = [
     ("sum", sum),
-    ("barrier", |comm, stream| comm.wait_at_barrier(stream)),
+    ("barrier", |comm, stream| comm.barrier(stream)),
     ("alloc", |comm, stream| {
         drop(comm.alloc_from(stream, &[3u32; 500])?);
         comm.reclaim()
@@ -291,7 +291,7 @@ fn calls() {
         go_on(devices);
         drop(open);
         other.synchronize().unwrap();
-        clique.close(slower(10.0)).unwrap();
+        clique.close_timeout(slower(10.0)).unwrap();
     });
 }
 

@@ -115,7 +115,7 @@ fn a_bucket_is_reduced_while_the_next_is_written() {
                     kernels.launch_host(move || drop(opened.recv_timeout(slower(30.0))))?;
                     flat.slice_mut(LEN..2 * LEN).fill(&kernels, 7.0)?;
                     let mut first = vec![0.0; LEN];
-                    flat.slice(..LEN).copy_to_slice_within(stream, &mut first, slower(20.0))?;
+                    flat.slice(..LEN).copy_to_slice_timeout(stream, &mut first, slower(20.0))?;
                     assert_eq!(first, vec![f32::from(round) * ranks as f32; LEN]);
                     assert!(!kernels.query()?, "the other bucket is not written yet");
                     drop(open);

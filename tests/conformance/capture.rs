@@ -119,7 +119,7 @@ fn captures() -> Result<()> {
         ready.wait();
         beside_a_capture(comm.device(), || std::thread::sleep(Duration::from_millis(300)))?;
         assert_ne!(comm.aborter().abort("rank 1 does not come"), AbortOutcome::StillRunning);
-        stream.wait(slower(10.0)).expect_err("an operation that was aborted");
+        stream.synchronize_timeout(slower(10.0)).expect_err("an operation that was aborted");
         Ok(())
     })?;
     drop(rig);

@@ -142,7 +142,7 @@ fn a_timeout_has_the_ranks_of_a_message() {
             let stream = Stream::new(comm.device()).unwrap();
             let mut x = DeviceBuffer::<i32>::zeroed(&stream, 3).unwrap();
             comm.recv(&mut x, 1, &stream).unwrap();
-            let late = stream.wait(slower(1.0)).expect_err("nobody sends");
+            let late = stream.synchronize_timeout(slower(1.0)).expect_err("nobody sends");
             assert_eq!((late.kind(), late.rank(), late.peer()), (ErrorKind::Timeout, Some(0), Some(1)), "{late:?}");
             let _ = rig.clique.abort("enough");
         }
@@ -205,7 +205,7 @@ fn a_disagreement() {
                 let mut x = DeviceBuffer::from_slice(stream, &[1_i32; 77])?;
                 let op = if comm.rank() == 1 { ReduceOp::Max } else { ReduceOp::Sum };
                 comm.all_reduce(InPlace(&mut x), op, stream)?;
-                stream.wait(slower(5.0))
+                stream.synchronize_timeout(slower(5.0))
             });
             assert!(matches!(error, Err(Error::Disagreement { .. })));
             let cause = cause_of(&rig.clique);
@@ -279,7 +279,7 @@ fn the_warning_of_the_call() {
             // What was said before a start that went well is old at once.
             let clique = Clique::init_all(&places()[..ranks]).unwrap();
             let is_last = clique.rank(0).last_error().is_some_and(|text| text.contains(&first.to_string()));
-            clique.close(slower(10.0)).unwrap();
+            clique.close_timeout(slower(10.0)).unwrap();
             let told = refused(ranks, first);
             assert!(told.contains(&first.to_string()), "{told}");
             assert_eq!(told.contains("NCCL had said so before"), is_last, "{told}");
@@ -299,7 +299,7 @@ fn waits_do_not_tell_old_warnings() {
                 if comm.rank() == 0 {
                     let mut x = DeviceBuffer::from_slice(stream, &[1_i32; 77])?;
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-                    stream.wait(slower(1.0))?;
+                    stream.synchronize_timeout(slower(1.0))?;
                 }
                 std::thread::sleep(slower(3.0));
                 Ok(())
@@ -328,7 +328,7 @@ fn waits(role: Role) -> Result<()> {
     }
     let mut x = DeviceBuffer::from_slice(&stream, &[1_i32; 77])?;
     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-    let late = stream.wait(slower(1.0)).expect_err("nobody has come");
+    let late = stream.synchronize_timeout(slower(1.0)).expect_err("nobody has come");
     assert!(matches!(late, Error::Timeout { .. }), "{late:?}");
     assert!(!late.to_string().contains(&warning), "{late}");
     let _ = comm.aborter().abort("the test is over");

@@ -132,7 +132,7 @@ fn alike(role: Role) {
     drop(windows);
     let graph = stream.capture(|stream| {
         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-        comm.barrier(stream)?;
+        comm.barrier_on_stream(stream)?;
         group(|g| {
             g.send(&comm, &x, (rank + 1) % comm.size(), stream)?;
             g.recv(&comm, &mut y, (rank + comm.size() - 1) % comm.size(), stream)
@@ -148,23 +148,23 @@ fn alike(role: Role) {
         part.all_reduce(InPlace(&mut y), ReduceOp::Max, stream).unwrap();
         let again = part.split_with((part.rank() > 0).then_some(1), 0, &Config::new().min_ctas(1)).unwrap();
         assert_eq!(again.is_some(), part.rank() > 0);
-        again.into_iter().for_each(|again| again.close(slower(PATIENT)).unwrap());
-        part.close(slower(PATIENT)).unwrap();
+        again.into_iter().for_each(|again| again.close_timeout(slower(PATIENT)).unwrap());
+        part.close_timeout(slower(PATIENT)).unwrap();
     }
     drop(graph);
     if rank == 0 {
         // It may serve the others, and waits for them then, where it leaves.
         drop(exchange);
-        return comm.close(slower(PATIENT)).unwrap();
+        return comm.close_timeout(slower(PATIENT)).unwrap();
     }
-    comm.close(slower(PATIENT)).unwrap();
+    comm.close_timeout(slower(PATIENT)).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(exchange.try_get("nothing").unwrap(), None);
 }
 
 /// Waits for what the rank has issued, and for the end of its communicator: why that came.
 pub fn end_of(comm: &Communicator, stream: &Stream, issued: Result<()>) -> Error {
-    let result = issued.and_then(|()| stream.wait(slower(PATIENT))).and_then(|()| {
+    let result = issued.and_then(|()| stream.synchronize_timeout(slower(PATIENT))).and_then(|()| {
         let until = Instant::now() + slower(PATIENT);
         while comm.is_active() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -207,7 +207,7 @@ fn differ(case: &str, comm: &Communicator, stream: &Stream) -> Result<()> {
             graph.launch(stream)
         }
         "launch" => {
-            let capture = || stream.capture(|stream| comm.barrier(stream));
+            let capture = || stream.capture(|stream| comm.barrier_on_stream(stream));
             let graphs = [capture()?, capture()?];
             graphs[one].launch(stream)
         }
@@ -225,7 +225,7 @@ fn differ(case: &str, comm: &Communicator, stream: &Stream) -> Result<()> {
             // Connected before, so that nobody waits in NCCL.
             both(&mut x)?;
             all(&mut y)?;
-            stream.wait(slower(PATIENT))?;
+            stream.synchronize_timeout(slower(PATIENT))?;
             if rank == 0 {
                 both(&mut x)?;
             }
@@ -265,13 +265,13 @@ fn one_differs(role: Role) {
     if case == "close" {
         let mut x = DeviceBuffer::<f32>::zeroed(&stream, 12).unwrap();
         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
-        stream.wait(slower(PATIENT)).unwrap();
+        stream.synchronize_timeout(slower(PATIENT)).unwrap();
     }
     exchange.barrier().unwrap();
     let start = Instant::now();
     if case == "close" && role.rank == role.size - 1 {
         // NCCL waits for the others, which abort.
-        let _ = comm.close(slower(5.0));
+        let _ = comm.close_timeout(slower(5.0));
     } else {
         let issued = differ(&case, &comm, &stream);
         let error = end_of(&comm, &stream, issued);

@@ -26,14 +26,16 @@ pub fn one_is_missing(role: Role) {
     let stream = Stream::new(comm.device()).unwrap();
     let mut x = DeviceBuffer::<f32>::zeroed(&stream, 12).unwrap();
     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
-    stream.wait(slower(PATIENT)).unwrap();
+    stream.synchronize_timeout(slower(PATIENT)).unwrap();
     exchange.barrier().unwrap();
     let dies = std::env::var(CASE).unwrap() == "dies";
     if role.rank == role.size - 1 {
         println!("here");
         std::thread::sleep(slower(if dies { PATIENT } else { 4.0 }));
         // It comes, too late.
-        let error = comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).and_then(|()| stream.wait(slower(5.0)));
+        let error = comm
+            .all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)
+            .and_then(|()| stream.synchronize_timeout(slower(5.0)));
         println!("late: {}", error.expect_err("nobody else is there"));
         return;
     }
@@ -113,7 +115,7 @@ pub fn one_dies_behind_a_message(role: Role) {
         drop(comm);
     } else {
         // It waits for the others: the end of the one that waits is its own.
-        let error = comm.wait_at_barrier(&stream).expect_err("a rank has died");
+        let error = comm.barrier(&stream).expect_err("a rank has died");
         assert!(matches!(error, Error::Departed { .. } | Error::Aborted { .. }), "{error:?}");
     }
     assert!(start.elapsed() < slower(PATIENT / 4.0), "{:?}", start.elapsed());
@@ -273,7 +275,7 @@ pub fn one_is_not_checked(role: Role) {
         "{error}"
     );
     let comm = begin(&role, &exchange, true).unwrap();
-    comm.close(slower(PATIENT)).unwrap();
+    comm.close_timeout(slower(PATIENT)).unwrap();
     exchange.barrier().unwrap();
 }
 
@@ -379,7 +381,7 @@ pub fn one_is_short(role: Role) {
     comm.broadcast(InPlace(memory.slice_mut(LARGE - 10..)), 0, &stream).unwrap();
     drop(memory);
     exchange.barrier().unwrap();
-    comm.close(slower(PATIENT)).unwrap();
+    comm.close_timeout(slower(PATIENT)).unwrap();
 }
 
 #[test]
@@ -440,7 +442,7 @@ fn an_end_is_told_by_a_store_that_has_stalled() {
                 let rank = |rank: usize| -> Result<()> {
                     let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
                     let store = HookedStore(Stalling { store: place.store(rank)?, stalls: own });
-                    let exchange = Exchange::join(store)?.within(slower(40.0));
+                    let exchange = Exchange::join(store)?.with_timeout(slower(40.0));
                     let options = InitOptions { timeout: slower(60.0), checked: true, ..InitOptions::default() };
                     let start = || {
                         // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
@@ -513,7 +515,7 @@ fn beside_a_store_that_stalls(communicators: usize) -> Duration {
     let rank = |rank: usize| -> Result<Duration> {
         let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
         let store = HookedStore(Stalling { store: place.store(rank)?, stalls: own });
-        let exchange = Exchange::join(store)?.within(slower(40.0));
+        let exchange = Exchange::join(store)?.with_timeout(slower(40.0));
         let options = InitOptions { timeout: slower(40.0), checked: true, ..InitOptions::default() };
         let stream = Stream::new(places()[rank])?;
         let start = || {

@@ -98,11 +98,11 @@ pub fn one_differs(role: Role) {
     if case.ends_with("message") && role.rank > 0 {
         std::thread::sleep(slower(if case == "message" { 0.5 } else { 0.0 }));
         // NCCL waits for the others, which abort.
-        let _ = comm.close(slower(5.0));
+        let _ = comm.close_timeout(slower(5.0));
     } else if case == "ended" && role.rank == role.size - 1 {
         let _ = comm.abort("the test wants it");
     } else if case == "closed" && role.rank == role.size - 1 {
-        let _ = comm.close(slower(5.0));
+        let _ = comm.close_timeout(slower(5.0));
     } else {
         let error = match differ(&case, &comm, &stream) {
             Err(error) => error,

@@ -109,14 +109,14 @@ fn read(
         Way::Pinned => x.copy_to_pinned(other, &mut *host)?,
         Way::Event => {
             x.copy_to_pinned(stream, &mut *host)?;
-            stream.record()?.wait(slower(3.0))?;
+            stream.record()?.synchronize_timeout(slower(3.0))?;
             stream.query()?;
         }
         Way::Wait => {
             x.copy_to_pinned(stream, &mut *host)?;
-            stream.wait(slower(3.0))?;
+            stream.synchronize_timeout(slower(3.0))?;
             // The second one sees what the first one has seen.
-            stream.wait(slower(3.0))?;
+            stream.synchronize_timeout(slower(3.0))?;
         }
     }
     Ok(host.as_slice()?.to_vec())

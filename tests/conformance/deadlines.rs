@@ -71,12 +71,12 @@ fn a_rank_that_comes_late() {
 fn assert_freed_by_abort(comm: &Communicator, stream: &Stream) -> Result<()> {
     assert_eq!(comm.aborter().abort("rank 0 gives up"), AbortOutcome::Done);
     for _ in 0..3 {
-        let error = stream.wait(slower(20.0)).expect_err("work that was aborted counts as done");
+        let error = stream.synchronize_timeout(slower(20.0)).expect_err("work that was aborted counts as done");
         assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
         assert_names(&error, &["rank 0 gives up"]);
     }
     stream.accept();
-    stream.wait(slower(20.0))
+    stream.synchronize_timeout(slower(20.0))
 }
 
 /// A peer that never issues its call: the wait ends in time, an abort frees the stream, and the thread can go on.
@@ -93,11 +93,13 @@ fn a_call_that_a_peer_never_makes() {
                 let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                 assert!(!stream.query()?, "done without the other ranks");
-                let error = quick(limit, || stream.wait(limit)).expect_err("done without the other ranks");
-                assert_timeout(&error, "wait", limit);
+                let error =
+                    quick(limit, || stream.synchronize_timeout(limit)).expect_err("done without the other ranks");
+                assert_timeout(&error, "synchronize_timeout", limit);
                 let event = stream.record()?;
-                let error = quick(limit, || event.wait(limit)).expect_err("done without the other ranks");
-                assert_timeout(&error, "wait", limit);
+                let error =
+                    quick(limit, || event.synchronize_timeout(limit)).expect_err("done without the other ranks");
+                assert_timeout(&error, "synchronize_timeout", limit);
                 assert_freed_by_abort(comm, stream)?;
                 let error = comm.async_error().unwrap_err();
                 assert_names(&error, &["rank 0 gives up"]);
@@ -125,7 +127,10 @@ fn a_first_call_that_a_peer_never_makes() {
             let stream = Stream::new(devices[0]).unwrap();
             let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5]).unwrap();
             let error = quick(limit + slower(10.0), || {
-                clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).and_then(|()| stream.wait(limit))
+                clique
+                    .rank(0)
+                    .all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)
+                    .and_then(|()| stream.synchronize_timeout(limit))
             })
             .expect_err("done without the other ranks");
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
@@ -157,7 +162,9 @@ fn work_behind_a_hung_operation() {
                 let mut host = [0i32; 5];
                 let copied = quick(slower(10.0), || x.copy_to_slice(stream, &mut host));
                 assert_eq!(helper.join().unwrap(), AbortOutcome::Done);
-                let error = copied.and_then(|()| stream.wait(slower(1.0))).expect_err("values of an aborted operation");
+                let error = copied
+                    .and_then(|()| stream.synchronize_timeout(slower(1.0)))
+                    .expect_err("values of an aborted operation");
                 assert!(matches!(error, Error::Aborted { .. }), "{error:?}");
                 assert!(comm.async_error().is_err());
                 Ok(())
@@ -185,11 +192,11 @@ fn enqueue_until_full(comm: &Communicator, stream: &Stream) -> Result<()> {
     assert!(taken >= 32, "only {taken} operations may be on their way");
     // The call has ended the communicator, or leaves that to the caller. Either way the stream goes on.
     assert_ne!(comm.aborter().abort("rank 0 gives up"), AbortOutcome::StillRunning);
-    let error = stream.wait(slower(20.0)).expect_err("work that was aborted counts as done");
+    let error = stream.synchronize_timeout(slower(20.0)).expect_err("work that was aborted counts as done");
     assert!(matches!(error, Error::Aborted { .. } | Error::Timeout { .. }), "{error:?}");
     assert!(!comm.is_active());
     stream.accept();
-    stream.wait(slower(20.0))
+    stream.synchronize_timeout(slower(20.0))
 }
 
 #[test]
@@ -248,7 +255,7 @@ fn close_has_a_deadline() {
             let mut x = DeviceBuffer::from_slice(&stream, &[1.0f32; 5]).unwrap();
             first.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
             let limit = slower(1.0);
-            let error = quick(limit, || first.close(limit)).expect_err("closed with work that cannot end");
+            let error = quick(limit, || first.close_timeout(limit)).expect_err("closed with work that cannot end");
             assert_timeout(&error, "close", limit);
             quick(slower(10.0), || drop(x));
             quick(slower(10.0), || drop(comms));
@@ -298,8 +305,8 @@ fn a_group_that_a_peer_never_makes() {
                     g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
                     g.recv(comm, &mut y, 0, stream)
                 })?;
-                let error = quick(limit, || stream.wait(limit)).expect_err("done without rank 0");
-                assert_timeout(&error, "wait", limit);
+                let error = quick(limit, || stream.synchronize_timeout(limit)).expect_err("done without rank 0");
+                assert_timeout(&error, "synchronize_timeout", limit);
                 assert_eq!(comm.aborter().abort("rank 1 gives up"), AbortOutcome::Done);
                 Ok(())
             });
@@ -384,7 +391,7 @@ fn what_comes_after_a_timeout() {
                     }
                     other => panic!("{operation}: {other:?}"),
                 };
-                quick(slower(5.0), || over(stream.wait(slower(50.0)), "Stream::wait"));
+                quick(slower(5.0), || over(stream.synchronize_timeout(slower(50.0)), "Stream::synchronize_timeout"));
                 over(x.to_vec(stream).map(drop), "Slice::to_vec");
                 over(comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream), "all_reduce");
                 over(comm.async_error(), "async_error");
@@ -417,7 +424,7 @@ fn times_of_every_length() {
                     let stream = Stream::new(comm.device())?;
                     let mut x = DeviceBuffer::from_slice(&stream, &[1i32; 5])?;
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-                    stream.wait(time)
+                    stream.synchronize_timeout(time)
                 });
                 // Another rank may have ended first.
                 match steps {
@@ -426,7 +433,7 @@ fn times_of_every_length() {
                 }
                 quick(slower(5.0), || drop(clique));
                 let clique = Clique::init_all(devices).unwrap();
-                quick(slower(5.0), || fits("close", clique.close(time)));
+                quick(slower(5.0), || fits("close", clique.close_timeout(time)));
             }
             still_works(ranks);
         }

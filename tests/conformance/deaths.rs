@@ -130,7 +130,7 @@ impl Rank {
         gpucomm::set_default_timeout(case.how.timeout());
         let store = Directory::open(std::env::var(PLACE).expect(PLACE), role.rank, role.size)?;
         let store = Deadly { store, how: case.how, left: Arc::clone(&left), uses: RwLock::default() };
-        let exchange = Exchange::join_within(HookedStore(store), slower(40.0))?.within(case.how.patience());
+        let exchange = Exchange::join_timeout(HookedStore(store), slower(40.0))?.with_timeout(case.how.patience());
         exchange.barrier()?;
         Ok(Self { role, case, left, exchange })
     }
@@ -170,7 +170,7 @@ impl Rank {
                 exchange.barrier()?;
                 self.arm();
                 if self.role.rank > 0 {
-                    comm.shrink(&[0])?.close(self.case.how.timeout())?;
+                    comm.shrink(&[0])?.close_timeout(self.case.how.timeout())?;
                 }
                 sum(&comm, &stream)?;
                 Ok((comm, exchange.clone()))
@@ -236,7 +236,7 @@ fn child() {
             Ok(comm) => match rank.together(&comm, &exchange) {
                 Ok(ranks) => {
                     println!("together: {ranks:?}");
-                    let _ = comm.close(slower(1.0));
+                    let _ = comm.close_timeout(slower(1.0));
                     return;
                 }
                 Err(error) => (Some(comm), error),

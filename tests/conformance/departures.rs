@@ -63,7 +63,7 @@ fn closed(
                     if before.is_multiple_of(2) {
                         drop(comm);
                     } else {
-                        let _ = comm.close(slower(20.0));
+                        let _ = comm.close_timeout(slower(20.0));
                     }
                     all.wait();
                     return None;
@@ -89,7 +89,7 @@ fn a_collective_to_which_a_closed_rank_has_not_come() {
             for (before, later) in [(0, false), (0, true), (1, true), (4, false), (5, true)] {
                 let errors = closed(count, before, later, |comm, stream| {
                     all_reduce(comm, stream)?;
-                    stream.wait(TIMEOUT)
+                    stream.synchronize_timeout(TIMEOUT)
                 });
                 for error in &errors {
                     let Error::Disagreement { rank: 1, .. } = error else { panic!("{error:?}") };
@@ -97,7 +97,7 @@ fn a_collective_to_which_a_closed_rank_has_not_come() {
                     let told = format!("rank 1 has closed its communicator, after {before} collective{s}");
                     assert_names(error, &["all_reduce of 5 f32, sum (its operation ", &told]);
                     // Where another rank was told first, it may be before the call of this one is through.
-                    let met_by = ["all_reduce: ", "Stream::wait: "];
+                    let met_by = ["all_reduce: ", "Stream::synchronize_timeout: "];
                     let some = if before == 0 { &met_by[..1] } else { &met_by };
                     assert!(some.iter().any(|operation| error.to_string().starts_with(operation)), "{error}");
                     assert_names(
@@ -122,7 +122,7 @@ fn a_close_that_leaves_others_waiting() {
                 let spawn = |(comm, stream): &(Communicator, Stream)| all_reduce(comm, stream).map(drop).unwrap();
                 all.iter().for_each(|one| drop(scope.spawn(move || spawn(one))));
             });
-            let error = quick(soon(), || leaves.close(slower(20.0))).expect_err("the others wait");
+            let error = quick(soon(), || leaves.close_timeout(slower(20.0))).expect_err("the others wait");
             assert_left(&error, "close", "all_reduce of 5 f32", &["rank 1 has closed its communicator"]);
             all.iter().for_each(|(comm, _)| assert!(!comm.is_active()));
         }
@@ -179,8 +179,8 @@ fn every_wait_is_told_of_a_closed_rank() {
             let mut pinned = PinnedBuffer::zeroed(5).unwrap();
             x.copy_to_pinned(&stream, &mut pinned).unwrap();
             let told = [
-                ("Event::wait", event.wait(TIMEOUT)),
-                ("Stream::wait", stream.wait(TIMEOUT)),
+                ("Event::synchronize_timeout", event.synchronize_timeout(TIMEOUT)),
+                ("Stream::synchronize_timeout", stream.synchronize_timeout(TIMEOUT)),
                 ("PinnedBuffer::as_slice", pinned.as_slice().map(drop)),
                 ("copy_to_slice", x.to_vec(&stream).map(drop)),
             ];
@@ -213,7 +213,7 @@ fn what_a_rank_has_enqueued_before_it_left_is_done() {
                             std::thread::sleep(slower(0.3));
                             assert_eq!(x.to_vec(&stream).unwrap(), [count as f32; 5]);
                             assert!(comm.is_active());
-                            comm.close(slower(20.0)).unwrap();
+                            comm.close_timeout(slower(20.0)).unwrap();
                         }
                     });
                 }
@@ -227,7 +227,7 @@ fn late_and_ahead(comm: &Communicator, stream: &Stream) -> Result<()> {
     stream.launch_host(|| std::thread::sleep(slower(0.7)))?;
     let _x = all_reduce(comm, stream)?;
     let _y = all_reduce(comm, stream)?;
-    stream.wait(TIMEOUT)
+    stream.synchronize_timeout(TIMEOUT)
 }
 
 /// A rank closes its communicator while its last operation is running: that operation completes, also where the rank has left
@@ -309,7 +309,7 @@ fn a_clique_is_dropped_at_once() {
                 Ok(stream.clone())
             });
             quick(soon(), || drop(rig));
-            let error = streams[0].wait(TIMEOUT).expect_err("done without rank 1");
+            let error = streams[0].synchronize_timeout(TIMEOUT).expect_err("done without rank 1");
             assert_names(&error, &["rank 1 has closed its communicator"]);
             still_works(count);
         }
@@ -340,7 +340,11 @@ fn a_message_on_another_stream_of_a_rank_that_has_returned() {
                         streams.iter().try_for_each(Stream::synchronize)?;
                     }
                 }
-                if comm.rank() == 0 { Ok(()) } else { streams[if comm.rank() == 1 { 2 } else { 0 }].wait(TIMEOUT) }
+                if comm.rank() == 0 {
+                    Ok(())
+                } else {
+                    streams[if comm.rank() == 1 { 2 } else { 0 }].synchronize_timeout(TIMEOUT)
+                }
             });
             let error = ran.expect_err("rank 0 has returned");
             assert_names(&error, &["rank 0", "recv of 12 f32 from rank 0"]);

@@ -381,7 +381,7 @@ fn limits_of(comm: &Communicator) -> Result<()> {
     let beside = group(|g| {
         g.all_gather(comm, (&x, &mut all), stream)?;
         g.reduce_scatter(comm, (&send, &mut one), ReduceOp::Sum, stream)?;
-        g.barrier(comm, stream)
+        g.barrier_on_stream(comm, stream)
     });
     is_refused(beside, "reduce_scatter", "got 3");
     // What it does do: messages beside a reduction, other collectives together, and what is one operation.
@@ -403,7 +403,7 @@ fn limits_of(comm: &Communicator) -> Result<()> {
         let error = comm.configured(&config).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).expect_err("a policy");
         assert_names(&error, &["all_reduce", "cta_policy", "Config::deterministic"]);
     }
-    comm.barrier(stream)?;
+    comm.barrier_on_stream(stream)?;
     stream.synchronize()
 }
 

@@ -48,7 +48,7 @@ fn apart(role: Role) {
     let stream = Stream::new(comm.device()).unwrap();
     let x = comm.alloc_from(&stream, &[role.rank as u32; 64]).unwrap();
     stream.synchronize().unwrap();
-    comm.wait_at_barrier(&stream).unwrap();
+    comm.barrier(&stream).unwrap();
     if tells() && x.is_window() {
         let own = comm.peer_address(CommBuffer::at(&x, 5), role.rank).unwrap();
         assert_eq!(read::<1>(own, &stream).unwrap(), [role.rank as u32]);
@@ -60,7 +60,7 @@ fn apart(role: Role) {
             }
         }
     }
-    comm.wait_at_barrier(&stream).unwrap();
+    comm.barrier(&stream).unwrap();
 }
 
 /// Whether the library tells addresses at all.
@@ -96,7 +96,7 @@ fn told(ranks: usize) {
         let mine: Vec<u32> = (0..4096).map(|at| (rank * 10_000 + at) as u32).collect();
         let x = comm.alloc_from(stream, &mine)?;
         stream.synchronize()?;
-        comm.wait_at_barrier(stream)?;
+        comm.barrier(stream)?;
         if !tells() {
             let error = comm.peer_address(CommBuffer::at(&x, 0), 0).unwrap_err();
             assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
@@ -123,7 +123,7 @@ fn told(ranks: usize) {
         let window = in_user_memory(comm, stream, ranks)?;
         refused(comm, &x, &window, stream)?;
         multimem(comm, &x);
-        comm.wait_at_barrier(stream)?;
+        comm.barrier(stream)?;
         drop(window);
         Ok(())
     });
@@ -136,7 +136,7 @@ fn in_user_memory<'c>(comm: &'c Communicator, stream: &Stream, ranks: usize) -> 
     memory.fill(stream, 7 + comm.rank() as u32)?;
     let window = comm.window(memory.slice(4096..))?;
     if window.unsupported().is_none() {
-        comm.wait_at_barrier(stream)?;
+        comm.barrier(stream)?;
         for peer in 0..ranks {
             let address = comm.peer_address(window.at::<u32>(4095), peer)?;
             assert_eq!(read::<1>(address, stream)?, [7 + peer as u32]);

@@ -34,14 +34,15 @@ pub fn disagree(
             let rig = Rig::new(ranks);
             let results = quick(slower(15.0), || {
                 rig.run(|comm, stream| {
-                    let result = body(comm, stream).and_then(|()| stream.wait(slower(15.0))).and_then(|()| {
-                        // A rank that only sends may be done with its part before another one comes.
-                        let until = Instant::now() + slower(10.0);
-                        while comm.is_active() && Instant::now() < until {
-                            std::thread::sleep(Duration::from_millis(1));
-                        }
-                        comm.async_error()
-                    });
+                    let result =
+                        body(comm, stream).and_then(|()| stream.synchronize_timeout(slower(15.0))).and_then(|()| {
+                            // A rank that only sends may be done with its part before another one comes.
+                            let until = Instant::now() + slower(10.0);
+                            while comm.is_active() && Instant::now() < until {
+                                std::thread::sleep(Duration::from_millis(1));
+                            }
+                            comm.async_error()
+                        });
                     Ok(result)
                 })
             });
@@ -278,7 +279,7 @@ fn nothing_beyond_the_shorter_buffer_is_written() {
                 let mut x = crate::support::Guarded::holding(stream, &vec![1.0f32; len])?;
                 let result = comm
                     .all_reduce(InPlace(x.inner_mut()), ReduceOp::Sum, stream)
-                    .and_then(|()| stream.wait(slower(15.0)))
+                    .and_then(|()| stream.synchronize_timeout(slower(15.0)))
                     .and_then(|()| comm.async_error());
                 assert!(result.is_err());
                 x.accept();
@@ -312,7 +313,7 @@ fn the_minority_is_named_on_every_rank() {
                     let len = if rank == wrong { 99 } else { 100 };
                     let result = comm
                         .all_reduce(InPlace(x.slice_mut(0..len)), ReduceOp::Max, stream)
-                        .and_then(|()| stream.wait(slower(20.0)));
+                        .and_then(|()| stream.synchronize_timeout(slower(20.0)));
                     Ok(result.expect_err("a rank did not notice"))
                 });
                 for error in &errors {
@@ -371,7 +372,7 @@ fn spmd_returns_the_error_of_the_rank_at_fault() {
                     } else {
                         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                     }
-                    stream.wait(slower(20.0))?;
+                    stream.synchronize_timeout(slower(20.0))?;
                     comm.all_gather_v((x.slice(0..1), &mut buffer::<f32>(stream, ranks)?), &vec![1; ranks], stream)
                 });
                 let error = result.expect_err("nobody noticed");

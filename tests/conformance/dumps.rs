@@ -173,7 +173,7 @@ fn who_closes_can_be_asked() {
         let (first, second) = (ranks.next().expect("rank 0"), ranks.next().expect("rank 1"));
         // Collectives are compared before they are launched; this waits on the device for who receives it.
         first.send(&x, 1, &stream).expect("a message on its way");
-        let closes = std::thread::spawn(move || first.close(late));
+        let closes = std::thread::spawn(move || first.close_timeout(late));
         let start = Instant::now();
         std::thread::sleep(Duration::from_millis(300));
         let written = nccl::dump_all(&place).expect("dumps");

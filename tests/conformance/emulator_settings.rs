@@ -24,7 +24,7 @@ fn sum(comm: &Communicator) -> Result<Vec<i32>> {
     let mut x = DeviceBuffer::from_slice(&stream, &[1; 3])?;
     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
     let mut sums = vec![0; 3];
-    x.slice(..).copy_to_slice_within(&stream, &mut sums, slower(2.0))?;
+    x.slice(..).copy_to_slice_timeout(&stream, &mut sums, slower(2.0))?;
     Ok(sums)
 }
 

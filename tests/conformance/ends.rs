@@ -70,7 +70,7 @@ fn held_up(ranks: usize) {
     });
     assert!(free.into_inner());
     for (stream, x) in &hung {
-        stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
+        stream.synchronize_timeout(slower(2.0)).expect_err("work without rank 0 counts as done");
         x.to_vec(stream).expect_err("the values of an aborted operation");
     }
     drop((rig, hung, y));
@@ -169,8 +169,9 @@ fn abort_with_windows(devices: &[Device]) {
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(comm.aborter().abort("the test gives up"), AbortOutcome::Done);
         } else {
-            let _ =
-                comm.all_reduce(InPlace(&mut kept), ReduceOp::Sum, &stream).and_then(|()| stream.wait(slower(20.0)));
+            let _ = comm
+                .all_reduce(InPlace(&mut kept), ReduceOp::Sum, &stream)
+                .and_then(|()| stream.synchronize_timeout(slower(20.0)));
         }
         Ok(())
     });
@@ -275,7 +276,7 @@ fn a_missing_rank_is_waited_for_once() {
                 let least = if kept.is_empty() { 0.0 } else { 2.3 };
                 assert!(took >= slower(least) && took < slower(least + 2.8), "{ranks} ranks, way {way}: {took:?}");
                 for (stream, _) in &hung {
-                    stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
+                    stream.synchronize_timeout(slower(2.0)).expect_err("work without rank 0 counts as done");
                 }
                 still_works(ranks);
             }
@@ -294,7 +295,7 @@ fn work_that_was_given_up_is_not_waited_for_again() {
             let deadline = Instant::now() + slower(4.0);
             for (stream, _) in &hung {
                 let wait = deadline.saturating_duration_since(Instant::now()).max(slower(3.5));
-                let error = stream.wait(wait).expect_err("rank 0 has not come");
+                let error = stream.synchronize_timeout(wait).expect_err("rank 0 has not come");
                 assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             }
             let mut kept = rig.clique.into_ranks();
@@ -302,7 +303,7 @@ fn work_that_was_given_up_is_not_waited_for_again() {
             drop(kept.split_off(1));
             assert!(start.elapsed() < slower(2.5), "{:?}", start.elapsed());
             let cause = kept[0].cause().expect("its peers were dropped with work in flight");
-            assert_names(&cause, &["Stream::wait"]);
+            assert_names(&cause, &["Stream::synchronize_timeout"]);
             drop(kept);
             still_works(ranks);
         }
@@ -366,7 +367,7 @@ fn an_abort_of_one_rank() {
             assert_eq!(outcome, AbortOutcome::Done);
             assert!(rig.clique.ranks().iter().all(|comm| !comm.is_active()));
             for (stream, _) in &hung {
-                let error = stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
+                let error = stream.synchronize_timeout(slower(2.0)).expect_err("work without rank 0 counts as done");
                 assert!(error.to_string().contains("the test gives up"), "{error}");
             }
             other.run(sum);

@@ -54,10 +54,10 @@ fn sharing_child() {
         let whole = Clique::init_all_with(&[Device::new(0).expect("a device")], &options).expect("a clique");
         let part = whole.split(|_| Some((0, 0))).expect("a part").remove(&0).expect("the only one");
         let (part_ends, whole_ends) = (part.rank(0).aborter(), whole.rank(0).aborter());
-        part.close(slower(10.0)).expect("its end");
+        part.close_timeout(slower(10.0)).expect("its end");
         assert_eq!(part_ends.state().is_some_and(|state| state != gpucomm::nccl::CommState::Closed), shares);
         assert!(whole_ends.is_active());
-        whole.close(slower(10.0)).expect("its end");
+        whole.close_timeout(slower(10.0)).expect("its end");
         assert!(part_ends.state().is_none_or(|state| state == gpucomm::nccl::CommState::Closed));
     }
 }

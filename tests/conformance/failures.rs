@@ -102,7 +102,7 @@ fn every_wait_for_a_stream_tells_of_an_abort() {
 fn waits_for_the_stream(comm: &Communicator, stream: &Stream, x: DeviceBuffer<i32>) -> Result<()> {
     abort(comm);
     for _ in 0..10 {
-        assert_aborted(stream.wait(slower(20.0)));
+        assert_aborted(stream.synchronize_timeout(slower(20.0)));
         assert_aborted(stream.query());
         assert_aborted(x.to_vec(stream));
     }
@@ -122,8 +122,8 @@ fn another_stream(comm: &Communicator, stream: &Stream, x: DeviceBuffer<i32>) ->
         assert_aborted(x.slice(1..3).to_vec(&other));
     }
     // It has nothing to do with the failure, otherwise.
-    other.wait(slower(20.0))?;
-    assert_aborted(stream.wait(slower(20.0)));
+    other.synchronize_timeout(slower(20.0))?;
+    assert_aborted(stream.synchronize_timeout(slower(20.0)));
     Ok(())
 }
 
@@ -158,10 +158,10 @@ fn events(comm: &Communicator, stream: &Stream, x: DeviceBuffer<i32>) -> Result<
     let other = Stream::new(comm.device())?;
     other.wait_event(&early)?;
     for _ in 0..3 {
-        assert_aborted(early.wait(slower(20.0)));
+        assert_aborted(early.synchronize_timeout(slower(20.0)));
         assert_aborted(early.query());
         assert_aborted(late.synchronize());
-        assert_aborted(other.wait(slower(20.0)));
+        assert_aborted(other.synchronize_timeout(slower(20.0)));
     }
     // The waits before have told; the copy is marked all the same.
     x.copy_to_pinned(stream, &mut host)?;
@@ -174,7 +174,7 @@ fn events(comm: &Communicator, stream: &Stream, x: DeviceBuffer<i32>) -> Result<
     // Recorded anew, behind nothing that failed.
     other.accept();
     late.record(&other)?;
-    late.wait(slower(20.0))
+    late.synchronize_timeout(slower(20.0))
 }
 
 /// Copies, and operations of others, carry the mark on; whole overwrites clear it.
@@ -197,7 +197,7 @@ fn marks(comm: &Communicator, stream: &Stream, mut x: DeviceBuffer<i32>) -> Resu
     for buffer in [&y, &z, &back] {
         assert_aborted(buffer.to_vec(&other));
     }
-    assert_aborted(other.wait(slower(20.0)));
+    assert_aborted(other.synchronize_timeout(slower(20.0)));
     // A part is not enough, the whole is.
     z.slice_mut(..7).fill(&other, 3)?;
     assert_aborted(z.to_vec(stream));
@@ -233,7 +233,7 @@ fn what_was_done_before_stays() {
                 comm.all_reduce(InPlace(&mut second), ReduceOp::Sum, stream)?;
                 comm.all_reduce((&second, &mut third), ReduceOp::Max, stream)?;
                 assert_eq!(second.to_vec(stream)?, [sum; 4]);
-                stream.record()?.wait(slower(20.0))?;
+                stream.record()?.synchronize_timeout(slower(20.0))?;
                 all.wait();
                 if comm.rank() != 0 {
                     return Ok(());
@@ -297,7 +297,7 @@ fn aliases(comm: &Communicator, stream: &Stream, mut x: DeviceBuffer<i32>) -> Re
     // SAFETY: this thread alone uses them, one after the other.
     let (mut all, mut part) = unsafe { (x.alias(..)?, x.alias(1..3)?) };
     abort(comm);
-    assert_aborted(stream.wait(slower(20.0)));
+    assert_aborted(stream.synchronize_timeout(slower(20.0)));
     assert_aborted(all.to_vec(stream));
     assert_aborted(part.to_vec(stream));
     // A part does not say what the other bytes are.

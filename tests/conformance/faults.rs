@@ -53,7 +53,7 @@ fn alone(role: &str, size: usize, faults: &str) -> Finished {
 /// Issues the next all-reduce and waits for it.
 fn step(comm: &Communicator, x: &mut DeviceBuffer<i32>, stream: &Stream) -> Result<()> {
     comm.all_reduce(InPlace(x), ReduceOp::Max, stream)?;
-    stream.wait(comm.timeout())?;
+    stream.synchronize_timeout(comm.timeout())?;
     comm.async_error()
 }
 

@@ -88,7 +88,7 @@ fn a_view_tells_of_an_abort() {
                 copy.copy_from(stream, view(&x)?)?;
                 abort(comm);
                 assert_aborted(view(&x)?.to_vec(stream));
-                assert_aborted(stream.wait(slower(20.0)));
+                assert_aborted(stream.synchronize_timeout(slower(20.0)));
                 assert_aborted(copy.to_vec(stream));
                 let mut late = DeviceBuffer::<i32>::zeroed(stream, 4)?;
                 late.copy_from(stream, view(&x)?)?;
@@ -161,7 +161,7 @@ fn a_bracket_carries_what_has_failed() {
                 abort(comm);
                 assert_aborted(y.to_vec(stream));
                 assert_aborted(whole.to_vec(&other));
-                assert_aborted(other.wait(slower(20.0)));
+                assert_aborted(other.synchronize_timeout(slower(20.0)));
                 // Nobody knows whether a launch overwrites all of what it is lent.
                 stream.accept();
                 other.accept();

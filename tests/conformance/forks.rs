@@ -59,7 +59,7 @@ const ENDS: [(&str, Act); 6] = [
         drop(work.clique);
         Ok(())
     }),
-    ("a close", |work| work.clique.close(slower(2.0))),
+    ("a close", |work| work.clique.close_timeout(slower(2.0))),
     ("an abort", |work| {
         let _ = work.clique.abort("in a child");
         Ok(())
@@ -128,7 +128,7 @@ fn what_a_child_calls_says_fork() {
                 assert!(text.contains("fork"), "{what}: {text}");
                 goes_on(&work);
             }
-            work.clique.close(slower(10.0)).unwrap();
+            work.clique.close_timeout(slower(10.0)).unwrap();
             still_works(ranks);
         }
     });
@@ -146,7 +146,7 @@ fn what_ends_in_a_child_does_not_hang() {
                 assert!(["", "done"].contains(&text.as_str()) || text.contains("fork"), "{what}: {text}");
                 goes_on(&work);
             }
-            work.clique.close(slower(10.0)).unwrap();
+            work.clique.close_timeout(slower(10.0)).unwrap();
             still_works(ranks);
         }
     });

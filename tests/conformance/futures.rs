@@ -26,7 +26,7 @@ fn of_collectives() {
                 Ok(())
             });
             let streams: Vec<_> = rig.clique.ranks().iter().map(|rank| Stream::new(rank.device()).unwrap()).collect();
-            rig.clique.barrier(&streams).unwrap();
+            rig.clique.barrier_on_stream(&streams).unwrap();
             let all: Vec<_> = streams.iter().map(Stream::done).collect();
             all.into_iter().for_each(|done| block_on(done).unwrap());
             rig.close();
@@ -51,12 +51,12 @@ fn of_a_rank_that_waits_in_vain() {
                 }
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                 let late =
-                    quick(slower(1.0), || block_on(stream.done_within(slower(0.5)))).expect_err("it is never done");
-                assert!(matches!(late, Error::Timeout { operation: "Stream::done_within", .. }), "{late:?}");
+                    quick(slower(1.0), || block_on(stream.done_timeout(slower(0.5)))).expect_err("it is never done");
+                assert!(matches!(late, Error::Timeout { operation: "Stream::done_timeout", .. }), "{late:?}");
                 assert_names(&late, &["all_reduce", "rank 1"]);
                 // One that waits is told of an abort; so is one that comes later.
                 let waits = std::thread::spawn({
-                    let done = stream.done_within(slower(30.0));
+                    let done = stream.done_timeout(slower(30.0));
                     || block_on(done)
                 });
                 let event = stream.record()?;

@@ -33,7 +33,7 @@ fn close_refuses_while_one_lives() {
         for ranks in rank_counts(&[1, 2, 4]) {
             let rig = Rig::new(ranks);
             let graphs = graphs(&rig.clique);
-            let refused = rig.clique.close(slower(10.0)).expect_err("graphs live");
+            let refused = rig.clique.close_timeout(slower(10.0)).expect_err("graphs live");
             assert_names(&refused, &["close", "1 graph", "rank 0"]);
             // The clique is gone all the same, and in order.
             for (graph, x, stream) in &graphs {
@@ -143,13 +143,13 @@ fn a_rank_that_does_not_launch() {
                     return Ok(None);
                 }
                 graph.launch(stream)?;
-                let late = stream.wait(slower(0.3)).expect_err("rank 0 does not launch");
+                let late = stream.synchronize_timeout(slower(0.3)).expect_err("rank 0 does not launch");
                 drop(x);
                 Ok(Some(late))
             });
             for late in late.into_iter().flatten() {
                 assert!(matches!(late, Error::Timeout { .. }), "{late:?}");
-                assert_names(&late, &["Stream::wait", "launch of the graph", "rank 0"]);
+                assert_names(&late, &["Stream::synchronize_timeout", "launch of the graph", "rank 0"]);
             }
             drop(rig);
             still_works(ranks);
@@ -179,7 +179,7 @@ fn ranks_that_do_something_else() {
                 } else {
                     first.launch(stream)?
                 }
-                stream.wait(slower(20.0))
+                stream.synchronize_timeout(slower(20.0))
             });
             assert_eq!(told.len(), ranks);
             told.iter().for_each(|error| assert_names(error, &["launch of the graph with collective"]));
@@ -190,7 +190,7 @@ fn ranks_that_do_something_else() {
                     0 => comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?,
                     _ => graph.launch(stream)?,
                 }
-                stream.wait(slower(20.0))
+                stream.synchronize_timeout(slower(20.0))
             });
             assert_eq!(told.len(), ranks);
             told.iter().for_each(|error| assert_names(error, &["launch of the graph", "all_reduce"]));
@@ -198,11 +198,11 @@ fn ranks_that_do_something_else() {
             let told = differs(ranks, |comm, stream| {
                 if comm.rank() == 0 {
                     let _kept = sum(comm, stream)?;
-                    return stream.wait(slower(20.0)).and(comm.barrier(stream));
+                    return stream.synchronize_timeout(slower(20.0)).and(comm.barrier_on_stream(stream));
                 }
                 let mut x = DeviceBuffer::from_slice(stream, &[1i64; 211])?;
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-                stream.wait(slower(20.0))
+                stream.synchronize_timeout(slower(20.0))
             });
             assert!(!told.is_empty());
             told.iter().for_each(|error| assert_names(error, &["captured into a graph"]));
@@ -220,7 +220,7 @@ fn ranks_that_do_something_else() {
                     _ => graph.launch(stream)?,
                 }
                 assert!(size > 1);
-                stream.wait(slower(20.0))
+                stream.synchronize_timeout(slower(20.0))
             });
             assert!(!told.is_empty());
             // As the end tells it that comes last.

@@ -190,7 +190,7 @@ fn memory_of_a_communicator_that_is_given_away_stays() {
             let given: Vec<_> = given.into_iter().map(std::ptr::with_exposed_provenance_mut).collect();
             // SAFETY: they were given away, with nothing registered that is used, and these are all that the process has.
             let comms = unsafe { Communicator::from_raw_all(&given) }.unwrap();
-            let all = gpucomm::nccl::close_all(comms, slower(20.0));
+            let all = gpucomm::nccl::close_all_timeout(comms, slower(20.0));
             all.into_iter().for_each(|closed| closed.unwrap());
             assert_eq!(freed.load(Ordering::SeqCst), 0);
         }

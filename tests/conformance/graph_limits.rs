@@ -107,7 +107,7 @@ fn captures_that_are_interleaved() {
                 }
             })?;
             outer.launch(stream)?;
-            stream.wait(slower(20.0))
+            stream.synchronize_timeout(slower(20.0))
         });
         told(&["launch of the graph with message"], |comm, stream| {
             let mut all = (0..3).map(|_| DeviceBuffer::from_slice(stream, &[1i32; 33])).collect::<Result<Vec<_>>>()?;
@@ -129,7 +129,7 @@ fn captures_that_are_interleaved() {
                 }
             })?;
             outer.launch(stream)?;
-            stream.wait(slower(20.0))
+            stream.synchronize_timeout(slower(20.0))
         });
     });
 }
@@ -165,8 +165,8 @@ fn an_exchange_and_a_message_in_different_orders() {
                 if !within && rank == 0 {
                     message(&beside)?;
                 }
-                stream.wait(slower(20.0))?;
-                beside.wait(slower(20.0))
+                stream.synchronize_timeout(slower(20.0))?;
+                beside.synchronize_timeout(slower(20.0))
             });
         }
     });
@@ -186,7 +186,7 @@ fn what_is_waited_for_in_a_graph_of_messages() {
                 })?;
                 if comm.rank() == 1 {
                     graph.launch(stream)?;
-                    let late = stream.wait(slower(0.3)).expect_err("rank 0 does not launch");
+                    let late = stream.synchronize_timeout(slower(0.3)).expect_err("rank 0 does not launch");
                     assert_names(&late, &["rank 1 waits for launch of the graph (its operation"]);
                 }
                 Ok(())

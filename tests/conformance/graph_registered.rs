@@ -33,7 +33,7 @@ macro_rules! captures {
         });
         graph.and_then(|graph| {
             graph.launch($stream)?;
-            $stream.wait(slower(20.0))
+            $stream.synchronize_timeout(slower(20.0))
         })
     }};
 }
@@ -169,7 +169,7 @@ fn sums_that_are_not_all_in_place_are_told() {
                     _ => comm.all_reduce((&y, &mut x), ReduceOp::Sum, lent),
                 })?;
                 graph.launch(stream)?;
-                stream.wait(slower(20.0))
+                stream.synchronize_timeout(slower(20.0))
             });
             let error = result.expect_err("ranks disagree");
             assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");

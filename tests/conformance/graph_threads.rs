@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gpucomm::cuda::SliceMut;
-use gpucomm::nccl::close_all;
+use gpucomm::nccl::close_all_timeout;
 use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Stream, group, sys};
 
 use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
@@ -83,7 +83,7 @@ fn operations_beside_launches() {
             }
             over.store(true, Ordering::Relaxed);
         });
-        clique.close(slower(10.0)).expect("the graph has none of it");
+        clique.close_timeout(slower(10.0)).expect("the graph has none of it");
     });
 }
 
@@ -182,7 +182,7 @@ fn what_a_launch_read_beside_an_operation() {
                 let (one, two) = (Stream::new(comm.device()).unwrap(), Stream::new(comm.device()).unwrap());
                 let mut x = DeviceBuffer::from_slice(&one, &[1i32; 50]).unwrap();
                 let mut y = DeviceBuffer::from_slice(&one, &[2i32; 50]).unwrap();
-                rig.clique.spmd(|comm| comm.barrier(&Stream::new(comm.device())?)).unwrap();
+                rig.clique.spmd(|comm| comm.barrier_on_stream(&Stream::new(comm.device())?)).unwrap();
                 let graph = one.capture(|stream| y.copy_from(stream, &x)).unwrap();
                 let begin = std::sync::Barrier::new(2);
                 std::thread::scope(|scope| {
@@ -360,8 +360,8 @@ fn ends_within_the_closure() {
                 let comm = comm.take().unwrap();
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, lent)?;
                 let refused = match how {
-                    "close" => comm.close(slower(10.0)),
-                    "close_all" => close_all([comm], slower(10.0)).remove(0),
+                    "close" => comm.close_timeout(slower(10.0)),
+                    "close_all" => close_all_timeout([comm], slower(10.0)).remove(0),
                     "drop" => return Ok(()),
                     _ => {
                         let _ = comm.abort("the test aborts");

@@ -87,7 +87,7 @@ fn all_comes_in_order() {
                 streams.iter().try_for_each(Stream::synchronize)
             });
             done.unwrap();
-            clique.close(slower(20.0)).unwrap();
+            clique.close_timeout(slower(20.0)).unwrap();
         }
     });
 }
@@ -203,7 +203,7 @@ fn launches_that_hang_are_aborted() {
                     matches!(refused, Error::Aborted { .. } | Error::Revoked { .. } | Error::Timeout { .. }),
                     "{refused:?}"
                 );
-                let _ = stream.wait(slower(10.0));
+                let _ = stream.synchronize_timeout(slower(10.0));
             }
             drop((clique, graphs, others));
             crate::support::still_works(ranks);
@@ -229,7 +229,7 @@ fn dropped_while_a_launch_hangs() {
             // Its flags stop the launch: there is nothing else to wait for.
             assert_eq!(clique.abort("the test aborts"), AbortOutcome::Done);
             for stream in &streams {
-                let _ = quick(slower(1.0), || stream.wait(slower(10.0)));
+                let _ = quick(slower(1.0), || stream.synchronize_timeout(slower(10.0)));
             }
             drop(streams);
             crate::support::still_works(ranks);
@@ -263,7 +263,7 @@ fn dropped_by_one_thread_for_all() {
             }
             // The last one first, while the others live.
             while let Some(comm) = comms.pop() {
-                comm.close(slower(10.0)).unwrap();
+                comm.close_timeout(slower(10.0)).unwrap();
             }
         }
     });

@@ -77,7 +77,7 @@ fn everything(comm: &gpucomm::Communicator, stream: &Stream, buffers: &mut Buffe
         } else {
             ring.copy_from(stream, &*work)?;
         }
-        comm.barrier(stream)?;
+        comm.barrier_on_stream(stream)?;
         out.slice_mut(3..).copy_from(stream, &*ring)
     })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::nccl::close_all;
+use gpucomm::nccl::close_all_timeout;
 use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream, UniqueId};
 
 use crate::split::{owners, whole};
@@ -84,10 +84,10 @@ fn rows_and_columns(world: Communicator) -> Result<()> {
             assert_eq!(buffer.to_vec(&streams[at % 2])?, [want; 501], "rank {rank}, round {round}");
         }
         if first % 100 == 0 {
-            all.wait_at_barrier(&streams[0])?;
+            all.barrier(&streams[0])?;
         }
     }
     drop(buffers);
-    let closed = quick(Duration::from_secs(5), || close_all([row, column, all, world], slower(20.0)));
+    let closed = quick(Duration::from_secs(5), || close_all_timeout([row, column, all, world], slower(20.0)));
     closed.into_iter().collect()
 }

@@ -56,14 +56,14 @@ fn one_thread_grows_a_clique() {
                 old.spmd(use_it).unwrap();
                 let again = old.grow(&devices[before..=before]).unwrap();
                 again.spmd(use_it).unwrap();
-                old.close(slower(10.0)).unwrap();
+                old.close_timeout(slower(10.0)).unwrap();
                 grown.spmd(use_it).unwrap();
                 let part = grown.split(|rank| Some((rank % 2, 0))).unwrap();
                 part.values().for_each(|part| part.spmd(use_it).map(drop).unwrap());
                 let rest = grown.shrink(&[0]).unwrap();
                 drop((grown, again));
                 rest.spmd(use_it).unwrap();
-                rest.close(slower(10.0)).unwrap();
+                rest.close_timeout(slower(10.0)).unwrap();
             }
             still_works(ranks);
         }
@@ -79,11 +79,11 @@ fn what_has_grown_grows() {
             let mut clique = clique(&devices[..1]);
             for device in &devices[1..ranks] {
                 let grown = clique.grow(std::slice::from_ref(device)).unwrap();
-                std::mem::replace(&mut clique, grown).close(slower(10.0)).unwrap();
+                std::mem::replace(&mut clique, grown).close_timeout(slower(10.0)).unwrap();
                 clique.spmd(use_it).unwrap();
             }
             assert_eq!(clique.size(), ranks);
-            clique.close(slower(10.0)).unwrap();
+            clique.close_timeout(slower(10.0)).unwrap();
         }
     });
 }
@@ -189,7 +189,7 @@ fn what_is_refused() {
             assert_names(&stranger.accept(devices[2]).unwrap_err(), &["Communicator::join"]);
             // Operations go on meanwhile.
             old.spmd(use_it).unwrap();
-            old.close(slower(10.0)).unwrap();
+            old.close_timeout(slower(10.0)).unwrap();
             still_works(ranks);
         }
     });
@@ -316,7 +316,7 @@ fn start_with(role: &str, ranks: usize, before: usize, faults: &str) -> Vec<Chil
 fn exchange(role: Role) -> Result<Exchange> {
     let directory = std::env::var(DIRECTORY).expect(DIRECTORY);
     let store = Directory::open(std::path::Path::new(&directory), role.rank, role.size)?;
-    Ok(Exchange::join_within(Arc::new(store), slower(40.0))?.within(slower(10.0)))
+    Ok(Exchange::join_timeout(Arc::new(store), slower(40.0))?.with_timeout(slower(10.0)))
 }
 
 /// The communicator of those that are there from the start, if this is one of them.
@@ -344,10 +344,10 @@ fn grows(role: Role) -> Result<()> {
     use_it(&comm)?;
     if let Some(old) = old {
         use_it(&old)?;
-        old.close(slower(20.0))?;
+        old.close_timeout(slower(20.0))?;
     }
     use_it(&comm)?;
-    comm.close(slower(20.0))
+    comm.close_timeout(slower(20.0))
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn grows_checked(role: Role) -> Result<()> {
         // SAFETY: all processes of one test run the same role.
         let old = unsafe { Communicator::init_rank_over(role.device()?, &exchange.subset(&first)?, &options) }?;
         let grown = old.grow_over(&exchange)?;
-        old.close(slower(20.0))?;
+        old.close_timeout(slower(20.0))?;
         grown
     } else {
         // SAFETY: as above.
@@ -407,7 +407,7 @@ const PATIENT: f64 = 60.0;
 /// What comes of a grow of all ranks, which fails.
 fn fails(role: Role, exchange: &Exchange, old: Option<&Communicator>) -> Result<Error> {
     let (begin, timeout) = (Instant::now(), slower(PATIENT));
-    let exchange = &exchange.within(timeout);
+    let exchange = &exchange.with_timeout(timeout);
     let error = match old {
         Some(old) => {
             old.set_timeout(timeout);

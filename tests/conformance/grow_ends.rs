@@ -130,7 +130,7 @@ fn what_shares_with_parts_does_not_grow() {
             refused(&old);
             // Nothing has happened.
             old.spmd(use_it).unwrap();
-            old.close(slower(10.0)).unwrap();
+            old.close_timeout(slower(10.0)).unwrap();
             still_works(ranks);
         }
     });
@@ -217,14 +217,14 @@ fn a_clique_that_was_busy_grows_later() {
             let old = clique(&devices[..2]);
             old.ranks().iter().for_each(|comm| comm.set_timeout(slower(0.5)));
             let streams: Vec<_> = devices[..2].iter().map(|device| Stream::new(*device).unwrap()).collect();
-            old.wait_at_barrier(&streams).unwrap();
+            old.barrier(&streams).unwrap();
             let (sender, receiver) = mpsc::channel::<()>();
             streams[0].launch_host(move || drop(receiver.recv())).unwrap();
-            old.barrier(&streams).unwrap();
+            old.barrier_on_stream(&streams).unwrap();
             let error = old.grow(&devices[2..]).unwrap_err();
             assert!(matches!(error, Error::Timeout { operation: "Clique::grow", .. }), "{error:?}");
             drop(sender);
-            old.wait_at_barrier(&streams).unwrap();
+            old.barrier(&streams).unwrap();
             old.split(|rank| Some((0, rank))).unwrap()[&0].spmd(use_it).unwrap();
             old.grow(&devices[2..]).unwrap().spmd(use_it).unwrap();
         }

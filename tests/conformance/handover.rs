@@ -72,7 +72,7 @@ fn they_work_there_and_here() {
                 assert_eq!((number, count), (rank as i32, ranks as i32));
             }
             let comms = taken(&raw);
-            let results = on_all(comms, |comm| (sum(&comm).unwrap(), comm.close(slower(10.0))));
+            let results = on_all(comms, |comm| (sum(&comm).unwrap(), comm.close_timeout(slower(10.0))));
             for (result, closed) in results {
                 assert_eq!(result, expected);
                 closed.unwrap();

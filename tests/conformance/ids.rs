@@ -82,7 +82,7 @@ fn one_that_was_used() {
             let id = UniqueId::new().unwrap();
             let first = pair(id);
             all_work(&first);
-            gpucomm::nccl::close_all(first, slower(10.0)).into_iter().for_each(|end| end.unwrap());
+            gpucomm::nccl::close_all_timeout(first, slower(10.0)).into_iter().for_each(|end| end.unwrap());
             let begin = Instant::now();
             all_are_told("ended", begin, start([id; 2], limit()));
         }

@@ -45,7 +45,7 @@ fn a_new_clique_on_kept_streams(wait: impl Fn(&Stream) -> Result<(), Error>) {
             assert_aborted(x.to_vec(stream));
             wait(stream).unwrap();
         }
-        new.close(gpucomm::default_timeout()).unwrap();
+        new.close_timeout(gpucomm::default_timeout()).unwrap();
     }
 }
 
@@ -96,7 +96,7 @@ fn an_event_tells_for_its_stream() {
                 }
                 Ok(())
             });
-            second.close(gpucomm::default_timeout()).unwrap();
+            second.close_timeout(gpucomm::default_timeout()).unwrap();
             quick(slower(20.0), || drop(first));
         }
     });

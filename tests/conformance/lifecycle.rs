@@ -160,7 +160,7 @@ fn close_is_quick_and_waits_for_the_work() {
                 for _ in 0..5 {
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
                 }
-                quick(slower(10.0), || comm.close(slower(10.0)))?;
+                quick(slower(10.0), || comm.close_timeout(slower(10.0)))?;
                 assert!(x.to_vec(&stream)?.iter().all(|value| *value == (ranks as i32).pow(5)));
                 Ok(())
             });
@@ -183,7 +183,7 @@ fn ranks_of_a_clique_are_numbered_as_its_devices() {
                 comm.async_error().unwrap();
                 assert!(comm.as_raw().is_some_and(|raw| !raw.is_null()));
             }
-            clique.close(slower(20.0)).unwrap();
+            clique.close_timeout(slower(20.0)).unwrap();
         }
     });
 }
@@ -224,7 +224,7 @@ fn an_aborter_outlives_a_communicator_that_was_closed() {
         let comm =
             unsafe { Communicator::init_rank(Device::new(0).unwrap(), 1, &UniqueId::new().unwrap(), 0) }.unwrap();
         let aborter = comm.aborter();
-        comm.close(slower(10.0)).unwrap();
+        comm.close_timeout(slower(10.0)).unwrap();
         assert_eq!(aborter.abort("too late"), AbortOutcome::Already);
         still_works(1);
     });
@@ -259,7 +259,7 @@ fn a_rank_that_has_windows_is_aborted_after_another_was_closed() {
                         before.wait();
                         if comm.rank() > 0 {
                             drop(x);
-                            quick(slower(4.0), || comm.close(slower(10.0)).unwrap());
+                            quick(slower(4.0), || comm.close_timeout(slower(10.0)).unwrap());
                             before.wait();
                             return;
                         }
@@ -299,7 +299,7 @@ fn nothing_grows() {
                     });
                     used.unwrap();
                     match round % 3 {
-                        0 => clique.close(slower(10.0)).unwrap(),
+                        0 => clique.close_timeout(slower(10.0)).unwrap(),
                         1 => drop(clique),
                         _ => drop(clique.abort("the test aborts")),
                     }

@@ -41,7 +41,7 @@ fn operations(comm: &Communicator, stream: &Stream, mut x: DeviceBuffer<i32>, mu
     );
     comm.broadcast((&x, &mut y), 0, stream)?;
     assert_eq!(y.slice(1..2).to_vec(stream)?, [size - 1]);
-    comm.barrier(stream)
+    comm.barrier_on_stream(stream)
 }
 
 #[test]
@@ -202,11 +202,11 @@ fn it_can_be_registered() {
                 );
                 drop(registration);
                 comm.reclaim()?;
-                comm.barrier(stream)?;
+                comm.barrier_on_stream(stream)?;
                 x.grow(PhysicalMemory::with(&properties, STEP)?)?;
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                 drop(x);
-                comm.barrier(stream)
+                comm.barrier_on_stream(stream)
             });
             rig.close();
         }

@@ -32,7 +32,7 @@ fn two_ranks(body: impl Fn(&Communicator, &Stream) -> Result<()> + Sync + Send +
         }
         let clique = Clique::init_all(&places()[..2]).unwrap();
         clique.spmd(|comm| body(comm, &Stream::new(comm.device())?)).unwrap();
-        clique.close(gpucomm::default_timeout()).unwrap();
+        clique.close_timeout(gpucomm::default_timeout()).unwrap();
     });
 }
 
@@ -208,7 +208,7 @@ fn an_abort_behind_a_window() {
                     stream.synchronize()?;
                     if comm.rank() > 0 {
                         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-                        return stream.wait(slower(20.0));
+                        return stream.synchronize_timeout(slower(20.0));
                     }
                     std::thread::sleep(Duration::from_millis(300));
                     assert_eq!(quick(slower(2.0), || missing.abort("the test gives up")), AbortOutcome::Done);

@@ -44,7 +44,7 @@ fn a_wrong_neighbour() {
                 let errors = errors(rig, |comm, stream| {
                     (0..before).try_for_each(|_| exchange(comm, stream, false).map(drop))?;
                     exchange(comm, stream, true)?;
-                    stream.wait(limit())
+                    stream.synchronize_timeout(limit())
                 });
                 [errors[1].clone(), errors[2].clone()]
             };
@@ -62,14 +62,17 @@ fn a_wrong_neighbour() {
             // One message of each pair was to connect them.
             let [one, two] = errors_of(Rig::new(ranks), 3);
             if let Some(one) = sender(one) {
-                assert_names(&one, &["Stream::wait", &format!("rank 1 waits for {}", send("")), &no_recv]);
+                assert_names(
+                    &one,
+                    &["Stream::synchronize_timeout", &format!("rank 1 waits for {}", send("")), &no_recv],
+                );
                 assert_names(
                     &one,
                     &[&format!("rank 2 has issued {}", recv("")), ", message 5 from rank 1 to rank 2)", no_send],
                 );
             }
             let two = two.expect("a message that nobody sends");
-            assert_names(&two, &["Stream::wait", &format!("rank 2 waits for {}", recv("")), no_send]);
+            assert_names(&two, &["Stream::synchronize_timeout", &format!("rank 2 waits for {}", recv("")), no_send]);
             assert_names(
                 &two,
                 &[&format!("rank 1 has issued {}", send("")), ", message 2 from rank 1 to rank ", &no_recv],

@@ -69,7 +69,7 @@ fn one_that_is_there() {
                         return gives_up();
                     }
                     inner.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-                    stream.wait(slower(60.0))
+                    stream.synchronize_timeout(slower(60.0))
                 })
             });
             let error = result.expect_err("a rank gave up");
@@ -136,7 +136,7 @@ fn a_communicator_may_outlive_the_program_that_made_it() {
                         let mut x = DeviceBuffer::from_slice(&stream, &[3i32; 5]).unwrap();
                         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
                         assert_eq!(x.to_vec(&stream).unwrap(), [6; 5]);
-                        comm.close(slower(10.0)).unwrap();
+                        comm.close_timeout(slower(10.0)).unwrap();
                     });
                 }
             });

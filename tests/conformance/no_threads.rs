@@ -66,7 +66,7 @@ fn behind_a_missing_rank(ranks: usize, end: impl FnOnce(Rig)) {
     at_the_limit();
     quick(slower(2.0), || end(rig));
     for (stream, x) in streams.iter().skip(1).zip(&buffers) {
-        let error = stream.wait(slower(2.0)).expect_err("work without rank 0 counts as done");
+        let error = stream.synchronize_timeout(slower(2.0)).expect_err("work without rank 0 counts as done");
         assert!(matches!(error, Error::Aborted { .. } | Error::Disagreement { rank: 0, .. }), "{error:?}");
         x.to_vec(stream).expect_err("the values of an aborted operation");
     }
@@ -92,7 +92,7 @@ fn close(ranks: usize) {
     let rig = Rig::new(ranks);
     rig.run(sum);
     at_the_limit();
-    rig.clique.close(slower(10.0)).unwrap();
+    rig.clique.close_timeout(slower(10.0)).unwrap();
 }
 
 #[test]

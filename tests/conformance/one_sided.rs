@@ -40,7 +40,7 @@ pub fn everybody_to_everybody(comm: &Communicator, stream: &Stream, len: usize, 
         recv.fill(stream, POISON)?;
         send.slice_mut(1..).copy_from_slice(stream, &values(me, round, len))?;
         // All windows are as they shall be.
-        comm.barrier(stream)?;
+        comm.barrier_on_stream(stream)?;
         for peer in (0..ranks).map(|step| (me + step) % ranks) {
             comm.put_signal(send.slice(1..), peer, recv.at(part * me + 1), stream)?;
         }
@@ -50,7 +50,7 @@ pub fn everybody_to_everybody(comm: &Communicator, stream: &Stream, len: usize, 
             assert_eq!(got[1..=len], values(rank, round, len), "of rank {rank}, round {round}");
             assert!(got[0] == POISON && got[len + 1..].iter().all(|&value| value == POISON), "around it");
         }
-        comm.barrier(stream)?;
+        comm.barrier_on_stream(stream)?;
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ fn moves<T: Element + PartialEq + std::fmt::Debug>(comm: &Communicator, stream: 
     comm.put_signal(send.slice(1..), next, recv.at(5), stream)?;
     comm.wait_signal_for(&[(before, 1)], recv.slice_mut(5..7), stream)?;
     assert_eq!(recv.slice(5..7).to_vec(stream)?, values[1..]);
-    comm.barrier(stream)
+    comm.barrier_on_stream(stream)
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn signals_are_counted() {
                 let mut all = comm.alloc::<u32>(stream, PUTS * size)?;
                 let own = comm.alloc_from(stream, &values(me, 7, PUTS))?;
                 let streams: Vec<_> = (0..4).map(|_| Stream::new(comm.device())).collect::<Result<_>>()?;
-                comm.barrier(stream)?;
+                comm.barrier_on_stream(stream)?;
                 for at in 0..PUTS {
                     for peer in 0..size {
                         comm.put_signal(

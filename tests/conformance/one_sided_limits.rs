@@ -76,7 +76,7 @@ fn what_cannot_be_is_refused_by_name() {
                     far(refused, "elements", "elements");
                 }
                 // And nothing was harmed.
-                comm.barrier(stream)?;
+                comm.barrier_on_stream(stream)?;
                 comm.put_signal(source.slice(..room - 5), next, window.at(5), stream)?;
                 comm.wait_signal(&[((comm.rank() + ranks - 1) % ranks, 1)], stream)?;
                 comm.all_reduce(InPlace(&mut buffer), ReduceOp::Sum, stream)?;
@@ -102,7 +102,7 @@ fn a_window_over_a_buffer_of_one_rank_is_no_buffer_of_all() {
                 let over_part = comm.window(part.slice(..PAGE))?;
                 let whole = comm.alloc_local::<u32>(stream, if me == 0 { 8 * PAGE } else { PAGE })?;
                 let over_whole = comm.window(&whole)?;
-                comm.barrier(stream)?;
+                comm.barrier_on_stream(stream)?;
                 for (local, len) in [(&part, 2 * PAGE), (&part, PAGE), (&whole, PAGE)] {
                     let refused = comm.put_signal(source.slice(..len), next, local.at(0), stream);
                     assert_argument(refused, "put_signal", "a window of this communicator", "no window");
@@ -135,7 +135,7 @@ fn a_rank_puts_nothing_over_what_it_puts() {
                 comm.put_signal(x.slice(..50), me, x.at(50), stream)?;
                 comm.wait_signal_for(&[(me, 1)], &mut x, stream)?;
                 assert_eq!(x.to_vec(stream)?[50..], values(me, 0, 50));
-                comm.barrier(stream)?;
+                comm.barrier_on_stream(stream)?;
                 if ranks > 1 {
                     // Another rank has its own bytes there.
                     comm.put_signal(x.slice(..50), next, x.at(50), stream)?;
@@ -228,7 +228,7 @@ fn in_a_process() {
         let refused = comm.prepare_one_sided(&stream).unwrap_err();
         assert!(matches!(refused, Error::Unsupported { .. }), "{refused:?}");
         assert!(!comm.properties().unwrap().one_sided);
-        comm.close(gpucomm::default_timeout()).unwrap();
+        comm.close_timeout(gpucomm::default_timeout()).unwrap();
     }
     let Some(role) = Role::of_this_process("puts") else { return };
     let comm = role.join().unwrap();
@@ -248,5 +248,5 @@ fn in_a_process() {
         drop((window, inbox, source));
         comm.reclaim().unwrap();
     }
-    comm.close(gpucomm::default_timeout()).unwrap();
+    comm.close_timeout(gpucomm::default_timeout()).unwrap();
 }

@@ -31,7 +31,7 @@ fn what_is_put_comes_in_order() {
                     outbox.copy_from_slice(&slow, &values(0, round, 300))?;
                     assert_eq!(outbox.to_vec(stream)?, values(0, round, 300));
                     inbox.fill(stream, POISON)?;
-                    comm.barrier(stream)?;
+                    comm.barrier_on_stream(stream)?;
                     if comm.rank() == 0 {
                         sleeps(&slow)?;
                         comm.put_signal(outbox.slice(..100), 1, inbox.at(0), &slow)?;
@@ -52,7 +52,7 @@ fn what_is_put_comes_in_order() {
                         }
                         _ => {}
                     }
-                    comm.barrier(stream)?;
+                    comm.barrier_on_stream(stream)?;
                 }
                 stream.synchronize()
             });
@@ -148,7 +148,7 @@ fn an_end_tells_what_is_on_its_way() {
             stream.synchronize()?;
             comm.wait_signal(&[(0, 1)], &Stream::new(comm.device())?)
         });
-        let error = rig.clique.close(slower(0.5)).expect_err("nobody signals");
+        let error = rig.clique.close_timeout(slower(0.5)).expect_err("nobody signals");
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         assert_names(&error, &["close", "rank 0 has work in flight", "wait_signal"]);
     });
@@ -210,5 +210,5 @@ fn in_a_process() {
         comm.reclaim().unwrap();
     }
     drop(source);
-    comm.close(gpucomm::default_timeout()).unwrap();
+    comm.close_timeout(gpucomm::default_timeout()).unwrap();
 }

@@ -125,7 +125,7 @@ fn of_one_rank_of_a_clique_that_goes_on() -> Result<()> {
                 comm.reclaim()
             })?;
         }
-        clique.close(slower(10.0))?;
+        clique.close_timeout(slower(10.0))?;
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ fn of_one_rank_for_symmetric_memory() -> Result<()> {
             comm.reclaim()
         })?;
     }
-    clique.close(slower(10.0))
+    clique.close_timeout(slower(10.0))
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn of_windows() -> Result<()> {
     })?;
     assert!(counts[0][0] >= 4, "{counts:?}");
     assert!(counts.iter().flatten().all(|count| *count == counts[0][0]), "{counts:?}");
-    clique.close(slower(10.0))
+    clique.close_timeout(slower(10.0))
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn fails(body: Body, look: fn(Own, usize)) {
 fn meet(comm: &Communicator, stream: &Stream) -> Result<(), Own> {
     let mut x = DeviceBuffer::from_slice(stream, &[1i32; 100])?;
     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-    stream.wait(slower(30.0))?;
+    stream.synchronize_timeout(slower(30.0))?;
     Ok(())
 }
 
@@ -103,7 +103,7 @@ fn where_ranks_disagree() {
                 let stream = Stream::new(comm.device())?;
                 let mut x = DeviceBuffer::from_slice(&stream, &vec![1i32; if comm.rank() == 1 { 9 } else { 10 }])?;
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).map_err(|_| Own::Mine(comm.rank()))?;
-                stream.wait(slower(30.0)).map_err(|_| Own::Mine(comm.rank()))
+                stream.synchronize_timeout(slower(30.0)).map_err(|_| Own::Mine(comm.rank()))
             });
             assert!(matches!(result, Err(Own::Mine(1))), "{result:?}");
             drop(rig);

@@ -95,7 +95,7 @@ fn a_drop_after_a_close_that_was_in_vain() {
         let (stream, let_go) = occupied(places()[0]);
         let streams = [stream];
         let [first, second] = [(); 2].map(|()| at_work(&streams, long()));
-        let took = timed(|| assert!(matches!(first.close(long() / 4), Err(Error::Timeout { .. }))));
+        let took = timed(|| assert!(matches!(first.close_timeout(long() / 4), Err(Error::Timeout { .. }))));
         // NCCL has a second to stop what the device holds up.
         assert!(took < long() / 4 + slower(2.0), "the close, and the drop after it: {took:?}");
         let rest = timed(|| drop(second));
@@ -129,20 +129,20 @@ fn ranks_of_a_clique_one_by_one() {
 type Wait = fn(&Stream, &mut DeviceBuffer<f32>) -> Result<()>;
 
 const WAITS: [(&str, Wait); 8] = [
-    ("a copy to the host", |stream, x| x.copy_to_slice_within(stream, &mut [0.0; 4], long())),
-    ("an event", |stream, _| stream.record()?.wait(long())),
+    ("a copy to the host", |stream, x| x.copy_to_slice_timeout(stream, &mut [0.0; 4], long())),
+    ("an event", |stream, _| stream.record()?.synchronize_timeout(long())),
     ("a wait, and a look", |stream, _| {
-        let waited = stream.wait(long());
-        assert!(stream.wait(Duration::from_millis(1)).is_err());
+        let waited = stream.synchronize_timeout(long());
+        assert!(stream.synchronize_timeout(Duration::from_millis(1)).is_err());
         waited
     }),
     ("a copy on another stream", |stream, x| {
-        x.copy_to_slice_within(&Stream::new(stream.device())?, &mut [0.0; 4], long())
+        x.copy_to_slice_timeout(&Stream::new(stream.device())?, &mut [0.0; 4], long())
     }),
     ("another stream", |stream, _| {
         let other = Stream::new(stream.device())?;
         other.wait_event(&stream.record()?)?;
-        other.wait(long())
+        other.synchronize_timeout(long())
     }),
     ("pinned memory", |stream, x| {
         let mut pinned = PinnedBuffer::zeroed(4)?;
@@ -265,7 +265,7 @@ fn closes(role: Role) {
     parts.iter().for_each(|part| part.set_timeout(limit));
     let begin = Instant::now();
     let mut parts = parts.into_iter();
-    parts.next().unwrap().close(limit).unwrap();
+    parts.next().unwrap().close_timeout(limit).unwrap();
     // It has nothing to do with that.
     sum(alone.rank(0), &stream).unwrap();
     let took = begin.elapsed();
@@ -365,7 +365,7 @@ fn a_missed_deadline_leaves_the_timeout_as_it_was() {
             let clique = begun(&places()[..ranks], timeout);
             let (stream, held) = occupied(places()[0]);
             let late = clique.spmd(|comm| match comm.rank() {
-                0 => stream.wait(slower(1.0)),
+                0 => stream.synchronize_timeout(slower(1.0)),
                 _ => sum(comm, &Stream::new(comm.device())?),
             });
             assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
@@ -414,7 +414,7 @@ fn later_work_of_a_stream_after_a_late_wait_for_another_one() {
             let (other, let_go) = occupied(devices[0]);
             let mut copy = DeviceBuffer::<f32>::zeroed(&other, 4).unwrap();
             copy.copy_from(&other, &*buffers[0].lock().unwrap()).unwrap();
-            let waited = other.wait(long());
+            let waited = other.synchronize_timeout(long());
             assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
             drop(let_go);
             other.synchronize().unwrap();

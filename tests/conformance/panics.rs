@@ -33,7 +33,7 @@ fn in_spmd() {
                             panic!("rank {} has had enough", comm.rank());
                         }
                         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-                        stream.wait(slower(30.0))?;
+                        stream.synchronize_timeout(slower(30.0))?;
                         comm.async_error()
                     })
                 }))
@@ -90,7 +90,7 @@ fn in_the_conversion_of_an_error() {
                             comm.broadcast(InPlace(&mut x), ranks, &stream)?;
                         }
                         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-                        stream.wait(slower(30.0))?;
+                        stream.synchronize_timeout(slower(30.0))?;
                         Ok(())
                     })
                 }))
@@ -189,10 +189,10 @@ fn in_a_host_callback() {
                 let mut x = DeviceBuffer::from_slice(&stream, &[1i64; 10])?;
                 stream.launch_host(|| panic!("in a host callback"))?;
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-                let error = stream.wait(slower(20.0)).expect_err("the panic was swallowed");
+                let error = stream.synchronize_timeout(slower(20.0)).expect_err("the panic was swallowed");
                 assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
                 assert_names(&error, &["in a host callback"]);
-                stream.wait(slower(20.0))?;
+                stream.synchronize_timeout(slower(20.0))?;
                 assert_eq!(x.to_vec(&stream)?, [ranks as i64; 10]);
                 Ok(())
             });
@@ -274,7 +274,7 @@ fn nccl_within_a_host_function() {
                     }
                 })
                 .unwrap();
-            stream.wait(slower(20.0)).unwrap();
+            stream.synchronize_timeout(slower(20.0)).unwrap();
             for (operation, result) in said {
                 let error = result.expect_err(operation);
                 assert!(matches!(error, Error::InvalidUsage { .. }), "{operation}: {error:?}");
@@ -329,7 +329,7 @@ fn drops_within_a_host_function() {
             for (what, thing) in things {
                 println!("{what}");
                 stream.launch_host(move || drop(thing)).unwrap();
-                stream.wait(slower(20.0)).unwrap();
+                stream.synchronize_timeout(slower(20.0)).unwrap();
             }
             drop(some);
             still_works(ranks);
@@ -349,13 +349,13 @@ fn a_close_within_a_host_function() {
                 let (sender, said) = channel();
                 let clique = rig.clique;
                 let close = move || match whole {
-                    true => clique.close(slower(30.0)),
-                    false => clique.into_ranks().remove(0).close(slower(30.0)),
+                    true => clique.close_timeout(slower(30.0)),
+                    false => clique.into_ranks().remove(0).close_timeout(slower(30.0)),
                 };
                 stream.launch_host(move || sender.send(close()).unwrap()).unwrap();
                 let closed = quick(slower(1.0), || said.recv_timeout(slower(20.0)).expect("it hangs"));
                 assert_usage(closed, &["close", "a host function of a stream must not"]);
-                stream.wait(slower(20.0)).unwrap();
+                stream.synchronize_timeout(slower(20.0)).unwrap();
                 still_works(ranks);
             }
         }

@@ -24,7 +24,7 @@ fn child() {
     if let Some(role) = Role::of_this_process("rank") {
         let comm = begin(role.rank, role.size, &role.id, 30.0).unwrap().wait().unwrap();
         works(&comm);
-        comm.close(slower(10.0)).unwrap();
+        comm.close_timeout(slower(10.0)).unwrap();
     }
 }
 
@@ -43,6 +43,15 @@ fn works(comm: &Communicator) {
 /// Each rank of `comms`, which one thread has, on a thread of its own.
 fn all_work(comms: &[Communicator]) {
     std::thread::scope(|scope| comms.iter().for_each(|comm| drop(scope.spawn(|| works(comm)))));
+}
+
+/// Whether a start ends soon, well or not.
+fn comes_to_an_end(start: &PendingCommunicator) -> bool {
+    let begin = Instant::now();
+    while !start.is_ready() && begin.elapsed() < slower(20.0) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    start.is_ready()
 }
 
 /// A host function waits for nobody: the start is given up.
@@ -66,9 +75,9 @@ fn one_thread_begins_all_ranks() {
             let id = UniqueId::new().unwrap();
             let mut starts: Vec<_> = (0..ranks - 1).map(|rank| begin(rank, ranks, &id, 30.0).unwrap()).collect();
             std::thread::sleep(Duration::from_millis(100));
-            assert!(starts.iter().all(|start| !start.is_over()), "a rank is missing");
+            assert!(starts.iter().all(|start| !start.is_ready()), "a rank is missing");
             starts.push(begin(ranks - 1, ranks, &id, 30.0).unwrap());
-            assert!(starts.iter().all(|start| start.wait_for(slower(20.0)) && start.is_over()));
+            assert!(starts.iter().all(comes_to_an_end));
             let comms: Vec<_> = starts
                 .into_iter()
                 .rev()
@@ -77,7 +86,7 @@ fn one_thread_begins_all_ranks() {
             assert!(comms.iter().rev().map(Communicator::rank).eq(0..ranks));
             assert!(comms.iter().all(|comm| comm.timeout() == slower(30.0)));
             all_work(&comms);
-            gpucomm::nccl::close_all(comms, slower(10.0)).into_iter().for_each(|end| end.unwrap());
+            gpucomm::nccl::close_all_timeout(comms, slower(10.0)).into_iter().for_each(|end| end.unwrap());
         }
     });
 }
@@ -99,7 +108,7 @@ fn several_at_once_waited_for_in_any_order() {
                             works(&comms.iter().find(|(at, _)| *at == which).unwrap().1);
                         }
                         let comms = comms.into_iter().map(|(_, comm)| comm);
-                        gpucomm::nccl::close_all(comms, slower(10.0)).into_iter().for_each(|end| end.unwrap());
+                        gpucomm::nccl::close_all_timeout(comms, slower(10.0)).into_iter().for_each(|end| end.unwrap());
                     });
                 }
             });
@@ -141,11 +150,11 @@ fn a_rank_that_never_comes_is_missed_at_the_deadline() {
         let id = UniqueId::new().unwrap();
         let start = Instant::now();
         let pending = begin(1, 2, &id, 2.0).unwrap();
-        assert!(!quick(Duration::from_millis(200), || pending.wait_for(Duration::from_millis(100))));
-        assert!(!pending.is_over());
-        assert!(pending.wait_for(slower(10.0)));
+        let pending =
+            quick(Duration::from_millis(200), || pending.wait_timeout(Duration::from_millis(100)).unwrap_err());
+        assert!(!pending.is_ready() && comes_to_an_end(&pending));
         assert!(start.elapsed() >= slower(2.0) && start.elapsed() < slower(7.0));
-        let error = quick(Duration::from_millis(10), || pending.wait().unwrap_err());
+        let error = quick(Duration::from_millis(10), || pending.wait_timeout(Duration::ZERO).unwrap().unwrap_err());
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         assert_names(&error, &["begin_rank", "not all of the 2 ranks have come to rank 1"]);
         // The same, waited for.
@@ -170,7 +179,7 @@ fn given_up_before_and_after_the_others_come() {
             let others: Vec<_> = (1..ranks).map(|rank| begin(rank, ranks, &id, 30.0).unwrap()).collect();
             quick(Duration::from_secs(10), || {
                 for other in others {
-                    let alone = |comm: Communicator| comm.wait_at_barrier(&Stream::new(comm.device()).unwrap());
+                    let alone = |comm: Communicator| comm.barrier(&Stream::new(comm.device()).unwrap());
                     assert_names(&other.wait().and_then(alone).unwrap_err(), &["rank 0 was given up"]);
                 }
             });
@@ -178,11 +187,11 @@ fn given_up_before_and_after_the_others_come() {
             for taken in [0, 1] {
                 let id = UniqueId::new().unwrap();
                 let mut starts: Vec<_> = (0..ranks).map(|rank| begin(rank, ranks, &id, 30.0).unwrap()).collect();
-                assert!(starts.iter().all(|start| start.wait_for(slower(20.0))));
+                assert!(starts.iter().all(comes_to_an_end));
                 let comm = (taken > 0).then(|| starts.remove(0).wait().unwrap());
                 quick(Duration::from_secs(1), || drop(starts));
                 if let Some(comm) = comm {
-                    let error = comm.wait_at_barrier(&Stream::new(comm.device()).unwrap()).unwrap_err();
+                    let error = comm.barrier(&Stream::new(comm.device()).unwrap()).unwrap_err();
                     assert_names(&error, &["was given up before it was used"]);
                 }
             }
@@ -279,10 +288,10 @@ fn polled_with_one_waker_and_then_another() {
             let comms = [first.unwrap(), other];
             let Poll::Ready(again) = Pin::new(&mut pending).poll(&mut context) else { panic!("it waits") };
             assert_names(&again.map(drop).unwrap_err(), &["begin_rank", "was told already"]);
-            assert!(pending.is_over());
+            assert!(pending.is_ready());
             assert_names(&pending.wait().map(drop).unwrap_err(), &["begin_rank", "was told already"]);
             all_work(&comms);
-            gpucomm::nccl::close_all(comms, slower(10.0)).into_iter().for_each(|end| end.unwrap());
+            gpucomm::nccl::close_all_timeout(comms, slower(10.0)).into_iter().for_each(|end| end.unwrap());
         }
     });
 }

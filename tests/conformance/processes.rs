@@ -50,7 +50,7 @@ fn everything(role: Role) -> Result<()> {
     assert_eq!((comm.rank(), comm.size()), (role.rank, role.size));
     let stream = &Stream::new(comm.device())?;
     use_all(&comm, stream)?;
-    comm.close(slower(20.0))
+    comm.close_timeout(slower(20.0))
 }
 
 /// Collectives, messages, and a window.
@@ -165,7 +165,7 @@ fn victim(role: Role) -> Result<()> {
     let stream = Stream::new(comm.device())?;
     let mut x = DeviceBuffer::from_slice(&stream, &vec![1.0f32; 100_000])?;
     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-    stream.wait(slower(20.0))?;
+    stream.synchronize_timeout(slower(20.0))?;
     println!("ready");
     let limit = slower(4.0);
     comm.set_timeout(limit);
@@ -173,7 +173,7 @@ fn victim(role: Role) -> Result<()> {
     let error = loop {
         let result = comm
             .all_reduce(InPlace(&mut x), ReduceOp::Max, &stream)
-            .and_then(|()| stream.wait(limit))
+            .and_then(|()| stream.synchronize_timeout(limit))
             .and_then(|()| comm.async_error());
         if let Err(error) = result {
             break error;
@@ -186,7 +186,7 @@ fn victim(role: Role) -> Result<()> {
     assert_ne!(comm.aborter().abort("a peer was killed"), gpucomm::nccl::AbortOutcome::StillRunning);
     drop(comm);
     // The first wait may report what was aborted; after it the stream goes on.
-    let _ = stream.wait(slower(20.0));
+    let _ = stream.synchronize_timeout(slower(20.0));
     x.fill(&stream, 3.0)?;
     assert!(x.to_vec(&stream)?.iter().all(|value| *value == 3.0));
     still_works(1);

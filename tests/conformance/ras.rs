@@ -13,7 +13,7 @@ use crate::support::process::{Role, spawn};
 use crate::support::{Rig, assert_names, slower, watched};
 
 fn ask(service: &Service, timeout: Duration) -> gpucomm::Result<String> {
-    nccl::ras_status(Some(&service.address), timeout)
+    nccl::ras_status_timeout(Some(&service.address), timeout)
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn who_does_not_answer_as_it_does_is_told() {
     assert_names(&error, &["expected SERVER PROTOCOL", "HTTP/1.1 400"]);
     // A port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let error = nccl::ras_status(Some(&free), slower(10.0)).expect_err("nobody");
+    let error = nccl::ras_status_timeout(Some(&free), slower(10.0)).expect_err("nobody");
     assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
     assert_names(&error, &["ras_status", &free]);
 }

@@ -40,7 +40,7 @@ fn child() {
 fn exchange(role: &Role) -> Result<Exchange> {
     let place = std::env::var(PLACE).expect(PLACE);
     let store = Directory::open(Path::new(&place), role.rank, role.size)?;
-    Ok(Exchange::join_within(Arc::new(store), slower(40.0))?.within(slower(10.0)))
+    Ok(Exchange::join_timeout(Arc::new(store), slower(40.0))?.with_timeout(slower(10.0)))
 }
 
 fn start(device: Device, exchange: &Exchange) -> Result<Communicator> {
@@ -90,8 +90,8 @@ fn absent(role: &Role) -> Result<()> {
     let error = made.expect_err("a rank is missing");
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     assert!(begin.elapsed() < default_timeout() + slower(1.0), "{:?}", begin.elapsed());
-    let rest = exchange.within(slower(2.0)).survivors()?;
-    let comm = start(role.device()?, &rest.within(slower(10.0)))?;
+    let rest = exchange.with_timeout(slower(2.0)).survivors()?;
+    let comm = start(role.device()?, &rest.with_timeout(slower(10.0)))?;
     let stream = Stream::new(comm.device())?;
     let left: Vec<_> = (0..role.size).filter(|&rank| rank != 1).collect();
     assert_eq!(gathered(&comm, &stream, role.rank)?, left);
@@ -101,8 +101,8 @@ fn absent(role: &Role) -> Result<()> {
 
 /// The last rank stops, but lives; it comes when the others have gone on.
 fn hang(role: &Role) -> Result<()> {
-    let exchange = exchange(role)?.within(slower(2.0));
-    let comm = start(role.device()?, &exchange.within(slower(20.0)))?;
+    let exchange = exchange(role)?.with_timeout(slower(2.0));
+    let comm = start(role.device()?, &exchange.with_timeout(slower(20.0)))?;
     let stream = Stream::new(comm.device())?;
     sum(&comm, &stream)?;
     if role.rank == role.size - 1 {
@@ -123,7 +123,7 @@ fn hang(role: &Role) -> Result<()> {
 
 /// The last rank lives on, without a device. Nobody waits for it.
 fn lose(role: &Role) -> Result<()> {
-    let exchange = exchange(role)?.within(slower(60.0));
+    let exchange = exchange(role)?.with_timeout(slower(60.0));
     let comm = start(role.device()?, &exchange)?;
     let stream = Stream::new(comm.device())?;
     let summed = || (0..1000).try_for_each(|_| sum(&comm, &stream).map(drop));
@@ -147,7 +147,7 @@ fn lose(role: &Role) -> Result<()> {
 /// The last rank comes to a recovery, and dies before the start in it. The others do not wait for their timeout.
 fn dies_again(role: &Role) -> Result<()> {
     gpucomm::set_default_timeout(slower(60.0));
-    let exchange = exchange(role)?.within(slower(60.0));
+    let exchange = exchange(role)?.with_timeout(slower(60.0));
     let comm = start(role.device()?, &exchange)?;
     if role.rank == role.size - 1 {
         UniqueId::shared(&exchange.survivors()?)?;
@@ -292,7 +292,7 @@ fn a_rank_that_is_held_up_takes_no_longer_than_the_exchange_allows() {
             let (place, time) = (Threads::new(ranks), slower(4.0));
             let enqueued = std::sync::Barrier::new(ranks);
             let join = |rank: usize| {
-                let exchange = Exchange::join(place.store(rank).unwrap()).unwrap().within(time);
+                let exchange = Exchange::join(place.store(rank).unwrap()).unwrap().with_timeout(time);
                 let comm = start(Device::new(rank).unwrap(), &exchange).unwrap();
                 let stream = Stream::new(comm.device()).unwrap();
                 sum(&comm, &stream).unwrap();

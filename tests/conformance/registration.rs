@@ -143,7 +143,7 @@ fn one_thread_registers_for_all() {
             let few = clique.register(&memory[1..]);
             assert_argument(few, "Clique::register", &format!("{ranks} buffers"), &format!("{} buffers", ranks - 1));
             drop(memory);
-            clique.close(gpucomm::default_timeout()).unwrap();
+            clique.close_timeout(gpucomm::default_timeout()).unwrap();
         }
     });
 }
@@ -396,5 +396,5 @@ fn in_a_process() {
         std::mem::forget([comm.register(&send).unwrap(), comm.register(&recv).unwrap()]);
         all_is_right(&comm, &stream, (&mut send, &mut recv), part).unwrap();
     }
-    comm.close(gpucomm::default_timeout()).unwrap();
+    comm.close_timeout(gpucomm::default_timeout()).unwrap();
 }

@@ -26,7 +26,7 @@ fn a_rank_whose_program_has_returned() {
                                 _ if message => return Ok(()),
                                 _ => drop(all_reduce(comm, stream)?),
                             }
-                            stream.wait(TIMEOUT)
+                            stream.synchronize_timeout(TIMEOUT)
                         })
                     })
                     .expect_err("done without rank 1");
@@ -73,7 +73,7 @@ fn waits_for_what_is_behind_are_told_of_a_rank_whose_program_has_returned() {
                         let _y = all_reduce(comm, stream)?;
                         x.fill(stream, 2)?;
                         body(comm, stream, x)?;
-                        stream.wait(TIMEOUT)
+                        stream.synchronize_timeout(TIMEOUT)
                     })
                 })
                 .expect_err("done without rank 1");
@@ -157,7 +157,7 @@ fn who_waits_outside_waits_for_later_programs() {
             let waited = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 let sum = scope.spawn(|| {
-                    let result = stream.wait(TIMEOUT);
+                    let result = stream.synchronize_timeout(TIMEOUT);
                     waited.store(true, Ordering::Relaxed);
                     result
                 });
@@ -200,7 +200,7 @@ fn who_waits_for_the_operation_of_another_rank() {
                     2 => {
                         both.wait();
                         let (x, event) = events.lock().unwrap().take().unwrap();
-                        let waited = quick(soon(), || event.wait(TIMEOUT));
+                        let waited = quick(soon(), || event.synchronize_timeout(TIMEOUT));
                         drop(x);
                         waited?;
                     }

@@ -34,7 +34,7 @@ fn child() {
 
 /// What was stopped is told as such at once.
 fn has_stopped(stream: &Stream) {
-    let ended = stream.wait(Duration::ZERO);
+    let ended = stream.synchronize_timeout(Duration::ZERO);
     assert!(matches!(ended, Err(Error::Revoked { .. })), "{ended:?}");
 }
 
@@ -133,7 +133,7 @@ fn held_up(ranks: usize) {
         thread::sleep(slower(0.2));
         comm.revoke("the test gives up").unwrap();
         hung.iter().for_each(|(stream, _)| has_stopped(stream));
-        assert!(!matches!(other.wait(Duration::ZERO), Err(Error::Timeout { .. })), "it goes on");
+        assert!(!matches!(other.synchronize_timeout(Duration::ZERO), Err(Error::Timeout { .. })), "it goes on");
     });
     assert!(free.into_inner());
     drop((rig, hung, y));

@@ -110,7 +110,7 @@ fn a_call_that_the_peer_never_makes() {
             let (mut x, stream) = works.next().expect("that of rank 0");
             sum(&comms[0], &stream, &mut x).unwrap();
             let limit = slower(1.0);
-            let error = quick(limit, || stream.wait(limit)).expect_err("done without rank 1");
+            let error = quick(limit, || stream.synchronize_timeout(limit)).expect_err("done without rank 1");
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             let says =
                 ["AllReduce of 5 elements (collective #2)", "rank 1, which last finished AllReduce of 5 elements"];
@@ -159,7 +159,7 @@ fn ranks_of_one_process_end_together() {
             let mut comms = two().into_iter();
             let (one, other) = (comms.next().expect("rank 0"), comms.next().expect("rank 1"));
             let aborter = one.aborter();
-            one.close(slower(10.0)).unwrap();
+            one.close_timeout(slower(10.0)).unwrap();
             assert_eq!(aborter.abort("too late"), AbortOutcome::Already);
             assert!(other.is_active());
             quick(slower(20.0), || drop(other));

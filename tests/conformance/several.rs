@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use gpucomm::nccl::{AbortOutcome, CommState, Config, InitOptions, abort_all, close_all};
+use gpucomm::nccl::{AbortOutcome, CommState, Config, InitOptions, abort_all, close_all_timeout};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, group};
 
 use crate::split::{owners, sum, whole};
@@ -61,7 +61,7 @@ fn all_end_at_once_in_any_order() {
                     // Each rank in an order of its own.
                     rng(&format!("ends {ranks} {seed} {rank}")).shuffle(&mut comms);
                     let watches: Vec<_> = comms.iter().map(Communicator::aborter).collect();
-                    let answers = quick(Duration::from_secs(5), || close_all(comms, slower(20.0)));
+                    let answers = quick(Duration::from_secs(5), || close_all_timeout(comms, slower(20.0)));
                     assert_eq!(answers.len(), 4);
                     answers.into_iter().for_each(|answer| answer.unwrap());
                     assert_eq!(x.to_vec(stream).unwrap(), vec![ranks as u32; 100_000], "work of before is done");
@@ -71,7 +71,7 @@ fn all_end_at_once_in_any_order() {
                     assert!(matches!(watch.state(), None | Some(CommState::Closed)), "{:?}", watch.state());
                 }
             }
-            assert!(close_all([], Duration::ZERO).is_empty());
+            assert!(close_all_timeout([], Duration::ZERO).is_empty());
             still_works(ranks);
         }
     });
@@ -88,7 +88,7 @@ fn those_that_share_end_together() {
                 let (one, other) = (whole(&world).unwrap(), whole(&world).unwrap());
                 [&world, &one, &other].iter().for_each(|comm| sum(comm, &stream).unwrap());
                 let watch = one.aborter();
-                close_all([world, one, other], slower(20.0)).into_iter().for_each(|answer| answer.unwrap());
+                close_all_timeout([world, one, other], slower(20.0)).into_iter().for_each(|answer| answer.unwrap());
                 watch
             };
             let watches: Vec<_> = std::thread::scope(|scope| {
@@ -115,8 +115,8 @@ fn one_that_has_failed_or_hangs_is_told_alone() {
             // Aborted before.
             let answers = strangers(ranks, 3, |comms, stream| {
                 let _ = comms[1].aborter().abort("a test");
-                comms[2].wait_at_barrier(stream).unwrap();
-                close_all(comms, slower(20.0))
+                comms[2].barrier(stream).unwrap();
+                close_all_timeout(comms, slower(20.0))
             });
             for answers in &answers {
                 assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
@@ -132,10 +132,10 @@ fn one_that_has_failed_or_hangs_is_told_alone() {
                 let mut x = DeviceBuffer::from_slice(&stream, &[1u32; 5]).unwrap();
                 if comms[0].rank() > 0 {
                     end.wait();
-                    return close_all(comms, slower(20.0));
+                    return close_all_timeout(comms, slower(20.0));
                 }
                 comms[1].all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
-                let answers = quick(Duration::from_secs(3), || close_all(comms, Duration::from_secs(2)));
+                let answers = quick(Duration::from_secs(3), || close_all_timeout(comms, Duration::from_secs(2)));
                 end.wait();
                 answers
             });
@@ -245,7 +245,7 @@ fn drives(host: &[usize], ranks: usize, id: &UniqueId) {
     for (x, stream) in sums.iter().zip(&streams) {
         assert_eq!(x.to_vec(stream).unwrap(), [(1u64 << ranks) - 1; 333]);
     }
-    close_all(comms, slower(20.0)).into_iter().for_each(|answer| answer.unwrap());
+    close_all_timeout(comms, slower(20.0)).into_iter().for_each(|answer| answer.unwrap());
 }
 
 /// Processes that end what they have in different orders.
@@ -273,7 +273,7 @@ fn grid(role: Role) {
     let mut comms = vec![world, row, column];
     comms.iter().for_each(|comm| sum(comm, &stream).unwrap());
     comms.rotate_left(rank % 3);
-    let answers = quick(Duration::from_secs(5), || close_all(comms, slower(20.0)));
+    let answers = quick(Duration::from_secs(5), || close_all_timeout(comms, slower(20.0)));
     answers.into_iter().for_each(|answer| answer.unwrap());
 }
 

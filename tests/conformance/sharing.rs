@@ -68,7 +68,7 @@ fn parts_compute() {
                 }
                 drop(window);
                 let comms = [Some(comm), Some(half), column, Some(of_half)];
-                comms.into_iter().flatten().for_each(|comm| comm.close(slower(10.0)).unwrap());
+                comms.into_iter().flatten().for_each(|comm| comm.close_timeout(slower(10.0)).unwrap());
             });
             still_works(ranks);
         }
@@ -117,8 +117,8 @@ fn one_group_on_several() {
                     assert_eq!(x.to_vec(stream).unwrap(), [comm.size() as i64; 100]);
                 }
             }
-            clique.close(slower(10.0)).unwrap();
-            parts.into_values().for_each(|part| part.close(slower(10.0)).unwrap());
+            clique.close_timeout(slower(10.0)).unwrap();
+            parts.into_values().for_each(|part| part.close_timeout(slower(10.0)).unwrap());
             still_works(ranks);
         }
     });
@@ -203,7 +203,7 @@ fn another_order_is_told() {
                     let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
                     first.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                     second.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-                    stream.wait(slower(20.0))
+                    stream.synchronize_timeout(slower(20.0))
                 });
                 let error = error.expect_err("the orders differ");
                 assert_names(&error, &["the whole", "the part of color 0", "all_reduce of 5 i32"]);
@@ -326,9 +326,9 @@ fn ends(role: &Role) {
     let mut all = [comm, part, of_part].map(Some);
     all.rotate_left(role.rank % 3);
     let last = all[2].take().unwrap();
-    all.into_iter().flatten().for_each(|one| one.close(slower(10.0)).unwrap());
+    all.into_iter().flatten().for_each(|one| one.close_timeout(slower(10.0)).unwrap());
     drop(stream);
-    if role.rank.is_multiple_of(2) { drop(last) } else { last.close(slower(10.0)).unwrap() }
+    if role.rank.is_multiple_of(2) { drop(last) } else { last.close_timeout(slower(10.0)).unwrap() }
 }
 
 /// Rank 1 aborts its part of a part, and goes. Others are told when they wait for it.
@@ -343,7 +343,7 @@ fn one_process_aborts(role: &Role) {
     comm.set_timeout(slower(2.0));
     let mut x = DeviceBuffer::<i32>::zeroed(&stream, 5).unwrap();
     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
-    let waited = stream.wait(slower(2.0));
+    let waited = stream.synchronize_timeout(slower(2.0));
     assert!(waited.is_err(), "rank 1 is gone");
     let outcome = quick(slower(9.0), || comm.abort("rank 1 does not come"));
     assert_eq!(outcome, gpucomm::nccl::AbortOutcome::Done);
@@ -358,7 +358,7 @@ fn opposite_orders(role: &Role) {
     for one in order {
         one.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
     }
-    let _ = stream.wait(slower(2.0));
+    let _ = stream.synchronize_timeout(slower(2.0));
     let _ = comm.abort("the orders differ");
 }
 

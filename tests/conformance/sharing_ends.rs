@@ -70,7 +70,7 @@ fn closed_ones_rest() {
             owners(ranks, |comm, stream| {
                 let (part, other) = (whole(&comm).unwrap(), whole(&comm).unwrap());
                 let (whole_aborter, part_aborter) = (comm.aborter(), part.aborter());
-                quick(slower(2.0), || part.close(slower(10.0)).unwrap());
+                quick(slower(2.0), || part.close_timeout(slower(10.0)).unwrap());
                 barrier.wait();
                 assert_eq!(part_aborter.state(), Some(CommState::Closing));
                 let outcome = quick(slower(2.0), || part_aborter.abort("too late"));
@@ -80,7 +80,7 @@ fn closed_ones_rest() {
                 assert_eq!(whole_aborter.state(), Some(CommState::Closing));
                 sum(&other, stream).unwrap();
                 barrier.wait();
-                quick(slower(3.0), || other.close(slower(10.0)).unwrap());
+                quick(slower(3.0), || other.close_timeout(slower(10.0)).unwrap());
                 barrier.wait();
                 for aborter in [whole_aborter, part_aborter] {
                     assert!(matches!(aborter.state(), None | Some(CommState::Closed)), "{:?}", aborter.state());
@@ -101,8 +101,8 @@ fn an_abort_beside_closed_ones() {
             let aborters: Vec<_> = parts.iter().flat_map(Clique::ranks).map(Communicator::aborter).collect();
             let mut parts = parts.into_iter();
             let last = parts.next().unwrap();
-            parts.for_each(|part| part.close(slower(10.0)).unwrap());
-            clique.close(slower(10.0)).unwrap();
+            parts.for_each(|part| part.close_timeout(slower(10.0)).unwrap());
+            clique.close_timeout(slower(10.0)).unwrap();
             assert_eq!(last.abort("the last one gives up"), AbortOutcome::Done);
             let ended = |state| matches!(state, None | Some(CommState::Closed | CommState::Aborted));
             assert!(aborters.iter().all(|aborter| ended(aborter.state())));
@@ -176,7 +176,7 @@ fn an_abort_of_a_part_behind_another_device() {
                 ranks.try_for_each(|((comm, x), stream)| group.all_reduce(comm, InPlace(x), ReduceOp::Sum, stream))
             })
             .unwrap();
-            streams.iter().for_each(|stream| stream.wait(slower(10.0)).unwrap());
+            streams.iter().for_each(|stream| stream.synchronize_timeout(slower(10.0)).unwrap());
             let (first, rest) = xs.split_at_mut(1);
             clique.rank(1).all_reduce(InPlace(&mut rest[0]), ReduceOp::Sum, &streams[1]).unwrap();
             first[0].copy_from(&streams[0], &rest[0]).unwrap();

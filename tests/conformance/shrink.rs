@@ -49,7 +49,7 @@ fn any_ranks_are_left_out() {
                         if place == 0 && want.len() > 1 {
                             sum(&rest.shrink(&(1..want.len()).collect::<Vec<_>>())?, stream)?;
                         }
-                        rest.close(slower(10.0))?;
+                        rest.close_timeout(slower(10.0))?;
                     }
                     sum(comm, stream)?;
                 }
@@ -72,7 +72,7 @@ fn one_thread_shrinks_all_ranks() {
             for (clique, size) in [(rest, ranks - 1), (again, ranks - 1)] {
                 assert_eq!(clique.size(), size);
                 clique.spmd(|comm| sum(comm, &Stream::new(comm.device())?)).unwrap();
-                clique.close(slower(10.0)).unwrap();
+                clique.close_timeout(slower(10.0)).unwrap();
             }
         }
     });
@@ -157,7 +157,7 @@ fn revoked_ones_split() {
                 assert!(comm.revoked().is_some());
                 assert!(matches!(comm.split(None, 0), Err(Error::Revoked { .. })));
                 assert!(matches!(comm.shrink(&[ranks]), Err(Error::Revoked { .. })));
-                comm.close(slower(10.0)).unwrap();
+                comm.close_timeout(slower(10.0)).unwrap();
             });
             still_works(ranks);
         }
@@ -305,7 +305,7 @@ fn survive(role: &Role) -> Result<()> {
     assert_eq!(gathered(&rest, &stream, role.rank)?, left(role.size, &[lost]));
     drop(comm);
     sum(&rest, &stream)?;
-    rest.close(slower(10.0))
+    rest.close_timeout(slower(10.0))
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn made_and_closed_again_and_again() {
                     if round % 2 == comm.rank() {
                         let rest = comm.shrink(&[1 - comm.rank()])?;
                         sum(&rest, stream)?;
-                        rest.close(slower(10.0))?;
+                        rest.close_timeout(slower(10.0))?;
                     }
                 }
                 sum(comm, stream)

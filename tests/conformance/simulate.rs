@@ -70,7 +70,7 @@ fn one_thread_for_all_ranks_and_several_kinds() {
                     for ((comm, stream), ((all, send), gathered)) in clique.ranks().iter().zip(&streams).zip(own) {
                         g.all_gather(comm, (send, gathered), stream)?;
                         g.broadcast(comm, InPlace(&mut *all), ranks - 1, stream)?;
-                        g.barrier(comm, stream)?;
+                        g.barrier_on_stream(comm, stream)?;
                     }
                     Ok(())
                 });
@@ -78,7 +78,7 @@ fn one_thread_for_all_ranks_and_several_kinds() {
             }
             let buffers = all.iter().chain(&gathered).zip(streams.iter().cycle());
             buffers.for_each(|(buffer, stream)| assert!(buffer.to_vec(stream).unwrap().iter().all(|one| *one == 77)));
-            clique.close(slower(10.0)).unwrap();
+            clique.close_timeout(slower(10.0)).unwrap();
         }
     });
 }
@@ -134,7 +134,7 @@ fn who_does_what_others_simulate_is_told() {
                     _ => simulate(|g| g.all_reduce(&comm, InPlace(&mut x), ReduceOp::Sum, stream)).map(drop),
                 };
                 // Who came first finds it in the next call.
-                done.and_then(|()| comm.wait_at_barrier(stream)).unwrap_err()
+                done.and_then(|()| comm.barrier(stream)).unwrap_err()
             });
             for error in &errors {
                 assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
@@ -161,11 +161,11 @@ fn what_nccl_does_not_simulate_is_refused_by_name() {
                 usage(simulate(|g| g.recv(comm, &mut y, peer, stream)), "recv is made of messages");
                 #[cfg(nccl_ge_2_28)]
                 usage(simulate(|g| g.all_to_all(comm, &x, &mut y, stream)), "all_to_all is made of messages");
-                let nested = group(|_| simulate(|g| g.barrier(comm, stream)).map(drop));
+                let nested = group(|_| simulate(|g| g.barrier_on_stream(comm, stream)).map(drop));
                 assert_names(&nested.unwrap_err(), &["simulate", "groups do not nest"]);
-                let inside = simulate(|_| group(|g| g.barrier(comm, stream)));
+                let inside = simulate(|_| group(|g| g.barrier_on_stream(comm, stream)));
                 assert_names(&inside.unwrap_err(), &["group", "groups do not nest"]);
-                let within = simulate(|_| comm.wait_at_barrier(stream));
+                let within = simulate(|_| comm.barrier(stream));
                 assert!(matches!(within, Err(Error::InvalidUsage { .. })), "{within:?}");
                 // Nothing of this has happened, and nothing is nothing.
                 assert_eq!(simulate(|_| Ok(()))?, None);
@@ -174,7 +174,7 @@ fn what_nccl_does_not_simulate_is_refused_by_name() {
             rig.close();
             let alone = Rig::new(1);
             alone.run(|comm, stream| {
-                let error = simulate(|g| g.barrier(comm, stream)).unwrap_err();
+                let error = simulate(|g| g.barrier_on_stream(comm, stream)).unwrap_err();
                 assert_names(&error, &["simulate", "rank 0 is alone"]);
                 Ok(())
             });
@@ -186,12 +186,12 @@ fn what_nccl_does_not_simulate_is_refused_by_name() {
                     let stream = Stream::new(comm.device())?;
                     let part = comm.split(Some(0), 0)?.expect("a part");
                     let both = simulate(|g| {
-                        g.barrier(comm, &stream)?;
-                        g.barrier(&part, &stream)
+                        g.barrier_on_stream(comm, &stream)?;
+                        g.barrier_on_stream(&part, &stream)
                     });
                     assert_names(&both.unwrap_err(), &["simulate", "share their resources"]);
                     assert!(estimate(&part, &stream, 10)?.is_some());
-                    comm.wait_at_barrier(&stream)
+                    comm.barrier(&stream)
                 })
                 .unwrap();
         }

@@ -65,7 +65,7 @@ fn parts_of_every_shape() {
                         assert_eq!(want[part.rank()], comm.rank());
                         assert_eq!(part.timeout(), comm.timeout());
                         assert_eq!(gathered(&part, stream, comm.rank())?, want);
-                        part.close(slower(10.0))?;
+                        part.close_timeout(slower(10.0))?;
                     }
                     sum(comm, stream)?;
                 }
@@ -125,7 +125,7 @@ fn one_thread_splits_all_ranks() {
             }
             // The whole first.
             rig.close();
-            parts.into_values().for_each(|part| part.close(slower(10.0)).unwrap());
+            parts.into_values().for_each(|part| part.close_timeout(slower(10.0)).unwrap());
         }
     });
 }
@@ -139,7 +139,7 @@ fn ranks_of_a_part_compare() {
                 let mut x = DeviceBuffer::<u8>::zeroed(stream, 9).unwrap();
                 let len = if part.rank() == 1 { 8 } else { 9 };
                 let done = part.all_reduce(InPlace(&mut x.slice_mut(..len)), ReduceOp::Sum, stream);
-                let error = done.and_then(|()| stream.wait(slower(10.0))).expect_err("a rank differs");
+                let error = done.and_then(|()| stream.synchronize_timeout(slower(10.0))).expect_err("a rank differs");
                 assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
                 assert_names(&error, &["(ranks of the part of color 0)"]);
                 assert!(!part.is_active());
@@ -214,7 +214,7 @@ fn a_rank_of_a_part_that_never_comes() {
                 }
                 let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5]).unwrap();
                 let done = part.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream);
-                let error = done.and_then(|()| stream.wait(slower(0.5))).expect_err("one does not come");
+                let error = done.and_then(|()| stream.synchronize_timeout(slower(0.5))).expect_err("one does not come");
                 barrier.wait();
                 let _ = part.aborter().abort("the test is over");
                 assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
@@ -288,7 +288,7 @@ fn opposite_orders() {
                     for at in [0, 1] {
                         parts[at ^ comm.rank()].all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                     }
-                    stream.wait(slower(1.0))
+                    stream.synchronize_timeout(slower(1.0))
                 };
                 let error = quick(slower(2.0), &mut wait).expect_err("each waits for the other");
                 assert!(matches!(error, Error::Timeout { .. } | Error::Aborted { .. }), "{error:?}");

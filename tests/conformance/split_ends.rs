@@ -184,7 +184,7 @@ fn many(ranks: usize) {
                 let part = comm.split(Some(comm.rank() % 2), round)?.expect("a part");
                 sum(&part, stream)?;
                 if round % 2 == 0 {
-                    part.close(slower(10.0))?;
+                    part.close_timeout(slower(10.0))?;
                 }
                 let color = (comm.rank() == round % 2).then_some(round);
                 assert_eq!(comm.split(color, round)?.is_some(), color.is_some());
@@ -301,7 +301,7 @@ fn who_has_closed_its_part_goes_on() {
                     if by_drop {
                         drop(part)
                     } else {
-                        part.close(slower(5.0)).unwrap()
+                        part.close_timeout(slower(5.0)).unwrap()
                     }
                     assert!(start.elapsed() < slower(4.0), "{:?}", start.elapsed());
                     go_on(&comm, stream, &told);

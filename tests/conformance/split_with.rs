@@ -40,8 +40,8 @@ fn each_part_has_a_configuration_of_its_own() {
                         // What it is configured with, its own parts inherit.
                         let again = part.split_with(Some(0), part.rank(), &Config::new().min_ctas(1))?.expect("a part");
                         assert_eq!(gathered(&again, stream, comm.rank())?, want);
-                        again.close(slower(10.0))?;
-                        part.close(slower(10.0))?;
+                        again.close_timeout(slower(10.0))?;
+                        part.close_timeout(slower(10.0))?;
                     }
                     sum(comm, stream)?;
                 }
@@ -145,7 +145,7 @@ fn a_part_goes_on_sharing() {
                     let again = part.split(Some(0), 0)?.expect("a part");
                     sum(&again, &stream)?;
                     let watch = again.aborter();
-                    again.close(slower(10.0))?;
+                    again.close_timeout(slower(10.0))?;
                     // It shares with what it comes from, and so rests.
                     assert_eq!(watch.state(), Some(CommState::Closing));
                     sum(&part, &stream)
@@ -227,7 +227,7 @@ fn the_same_ranks_again_otherwise_configured() {
                 kept.push(comm.shrink(&[0])?);
                 for rest in &kept {
                     // Others may be faster.
-                    for result in [rest.wait_at_barrier(stream), rest.revoke("the test revokes").map(drop)] {
+                    for result in [rest.barrier(stream), rest.revoke("the test revokes").map(drop)] {
                         assert!(matches!(result, Ok(()) | Err(Error::Revoked { .. })), "{result:?}");
                     }
                     let next = comm.shrink_with(&[0], &Config::new().max_ctas(5))?;

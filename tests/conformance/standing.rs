@@ -38,7 +38,7 @@ fn what_was_closed_is_closed() {
         for ranks in rank_counts(&[1, 2]) {
             let rig = Rig::new(ranks);
             let aborter = rig.clique.rank(0).aborter();
-            rig.clique.close(slower(10.0)).unwrap();
+            rig.clique.close_timeout(slower(10.0)).unwrap();
             // What NCCL has let go of may be kept a little longer by who looks after it.
             assert!(matches!(aborter.state(), None | Some(CommState::Closed)), "{:?}", aborter.state());
             assert!(!aborter.is_active());
@@ -61,10 +61,10 @@ fn what_is_shown_of_them() {
         let (mut x, y) =
             (DeviceBuffer::<u8>::zeroed(&stream, 3).unwrap(), DeviceBuffer::<u8>::zeroed(&stream, 3).unwrap());
         gpucomm::group(|g| {
-            g.barrier(comm, &stream)?;
+            g.barrier_on_stream(comm, &stream)?;
             g.all_reduce(comm, (&y, &mut x), ReduceOp::Sum, &stream)?;
-            g.barrier(comm, &stream)?;
-            assert_eq!(format!("{g:?}"), "[\"barrier\", \"all_reduce\", \"barrier\"]");
+            g.barrier_on_stream(comm, &stream)?;
+            assert_eq!(format!("{g:?}"), "[\"barrier_on_stream\", \"all_reduce\", \"barrier_on_stream\"]");
             Ok(())
         })
         .unwrap();

@@ -137,8 +137,8 @@ fn two_communicators_on_the_same_devices() {
                 .unwrap();
             let want = (ranks as i32).pow(6);
             assert!(results.iter().flatten().all(|value| *value == want), "not {want}");
-            second.close(gpucomm::default_timeout()).unwrap();
-            first.close(gpucomm::default_timeout()).unwrap();
+            second.close_timeout(gpucomm::default_timeout()).unwrap();
+            first.close_timeout(gpucomm::default_timeout()).unwrap();
         }
     });
 }

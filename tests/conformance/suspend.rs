@@ -125,7 +125,7 @@ fn what_is_suspended_refuses() {
                 if ranks > 1 {
                     refused(comm.send(&y, (comm.rank() + 1) % ranks, stream), "send");
                 }
-                refused(comm.wait_at_barrier(stream), "barrier");
+                refused(comm.barrier(stream), "barrier");
                 refused(comm.alloc::<f32>(stream, 5).map(drop), "alloc");
                 refused(comm.reclaim(), "reclaim");
                 refused(comm.register(&own).map(drop), "register");

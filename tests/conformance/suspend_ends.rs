@@ -77,7 +77,7 @@ fn who_ends_while_it_is_suspended() {
                         assert!(matches!(error, Error::Aborted { .. } | Error::Disagreement { .. }), "{error:?}");
                         assert!(!comm.is_active());
                     } else if closes {
-                        let error = comm.close(slower(5.0)).unwrap_err();
+                        let error = comm.close_timeout(slower(5.0)).unwrap_err();
                         assert!(matches!(error, Error::Suspended { .. }), "{error:?}");
                         assert_names(&error, &["close", "the test suspends"]);
                     }
@@ -142,7 +142,7 @@ fn forgotten_dropped_and_unwound() {
             drop(rig);
             let rig = Rig::new(ranks);
             rig.clique.suspend(Suspend::MEMORY, "closed as a whole").unwrap();
-            let error = rig.clique.close(slower(5.0)).unwrap_err();
+            let error = rig.clique.close_timeout(slower(5.0)).unwrap_err();
             assert!(matches!(error, Error::Suspended { .. }), "{error:?}");
             let rig = Rig::new(ranks);
             rig.clique.suspend(Suspend::MEMORY, "aborted").unwrap();
@@ -240,7 +240,7 @@ fn rounds(role: Role) -> Result<()> {
         comm.suspend(Suspend::MEMORY, "the test suspends")?.resume()?;
     }
     sum(&comm, stream)?;
-    comm.close(slower(20.0))
+    comm.close_timeout(slower(20.0))
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn farewells(ranks: usize) -> Vec<Box<dyn FnOnce()>> {
     vec![
         Box::new(move || drop(dropped)),
         Box::new(move || drop(aborted.abort("the thread ends"))),
-        Box::new(move || drop(closed.close(slower(0.5)))),
+        Box::new(move || drop(closed.close_timeout(slower(0.5)))),
         Box::new(move || drop(parted.into_ranks())),
         Box::new(move || drop((graph, x))),
         Box::new(move || drop(pending)),

@@ -71,14 +71,14 @@ fn beside_a_reader(reader: Reader) {
 
 #[test]
 fn a_copy_to_the_host() {
-    beside_a_reader(|_, stream, left, _| left.as_slice().copy_to_slice_within(stream, &mut [0; 4], LONG));
+    beside_a_reader(|_, stream, left, _| left.as_slice().copy_to_slice_timeout(stream, &mut [0; 4], LONG));
 }
 
 #[test]
 fn a_copy() {
     beside_a_reader(|_, stream, left, other| {
         other.copy_from(stream, left.as_slice())?;
-        other.copy_to_slice_within(stream, &mut [0; 4], LONG)
+        other.copy_to_slice_timeout(stream, &mut [0; 4], LONG)
     });
 }
 
@@ -95,7 +95,7 @@ fn a_copy_to_pinned_memory() {
 fn an_operation_that_reads() {
     beside_a_reader(|comm, stream, left, other| {
         comm.all_reduce((left.as_slice(), other.as_slice_mut()), ReduceOp::Sum, stream)?;
-        other.copy_to_slice_within(stream, &mut [0; 4], LONG)
+        other.copy_to_slice_timeout(stream, &mut [0; 4], LONG)
     });
 }
 
@@ -103,7 +103,7 @@ fn an_operation_that_reads() {
 fn an_operation_in_place() {
     beside_a_reader(|comm, stream, left, _| {
         comm.all_reduce(InPlace(left.slice_mut(..)), ReduceOp::Sum, stream)?;
-        stream.wait(LONG)
+        stream.synchronize_timeout(LONG)
     });
 }
 
@@ -111,7 +111,7 @@ fn an_operation_in_place() {
 fn a_group_that_reads() {
     beside_a_reader(|comm, stream, left, other| {
         comm.all_to_all_v(left.as_slice(), &[4], other.as_slice_mut(), &[4], stream)?;
-        other.copy_to_slice_within(stream, &mut [0; 4], LONG)
+        other.copy_to_slice_timeout(stream, &mut [0; 4], LONG)
     });
 }
 
@@ -160,7 +160,7 @@ fn an_event_that_is_asked() {
 
 #[test]
 fn an_event_that_is_waited_for() {
-    beside_a_record(|event, _| event.wait(LONG));
+    beside_a_record(|event, _| event.synchronize_timeout(LONG));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn two_communicators_on_one_stream() {
                     stream.synchronize()
                 })
                 .unwrap();
-            second.close(gpucomm::default_timeout()).unwrap();
+            second.close_timeout(gpucomm::default_timeout()).unwrap();
             quick(slower(20.0), || drop(first));
             still_works(ranks);
         }
@@ -81,7 +81,10 @@ fn an_old_abort_does_not_fail_a_new_clique() {
                     let mut x = DeviceBuffer::from_slice(stream, &[7; 4])?;
                     if comm.rank() == 0 {
                         comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
-                        assert!(matches!(stream.wait(Duration::from_millis(100)), Err(Error::Timeout { .. })));
+                        assert!(matches!(
+                            stream.synchronize_timeout(Duration::from_millis(100)),
+                            Err(Error::Timeout { .. })
+                        ));
                     }
                     Ok(Mutex::new(x))
                 })
@@ -104,7 +107,7 @@ fn an_old_abort_does_not_fail_a_new_clique() {
                 Ok(())
             })
             .unwrap();
-            new.close(gpucomm::default_timeout()).unwrap();
+            new.close_timeout(gpucomm::default_timeout()).unwrap();
         }
     });
 }
@@ -121,7 +124,9 @@ fn a_kept_stream_tells_of_an_earlier_communicator() {
                 let mut x = DeviceBuffer::from_slice(&stream, &[7; 4]).unwrap();
                 rig.clique.rank(0).all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream).unwrap();
                 abort(rig.clique.rank(0));
-                let again = stream.wait(slower(5.0)).expect_err("work of an aborted communicator counts as done");
+                let again = stream
+                    .synchronize_timeout(slower(5.0))
+                    .expect_err("work of an aborted communicator counts as done");
                 assert!(!again.to_string().contains("accept"), "it may be the one in use: {again}");
                 drop(rig);
                 // Who looks after it lets go of it.
@@ -129,14 +134,18 @@ fn a_kept_stream_tells_of_an_earlier_communicator() {
                 // Whether another one takes its place or not.
                 let made = new.then(|| Rig::new(ranks));
                 let event = stream.record().unwrap();
-                let waits = [stream.wait(slower(5.0)), event.wait(slower(5.0)), x.to_vec(&stream).map(drop)];
+                let waits = [
+                    stream.synchronize_timeout(slower(5.0)),
+                    event.synchronize_timeout(slower(5.0)),
+                    x.to_vec(&stream).map(drop),
+                ];
                 for error in waits.map(|waited| waited.expect_err("work of an aborted communicator counts as done")) {
                     let told =
                         "(of an earlier communicator, which is gone: accept, of the stream or the buffer, goes on";
                     assert_names(&error, &[REASON, told]);
                 }
                 stream.accept();
-                stream.wait(slower(5.0)).unwrap();
+                stream.synchronize_timeout(slower(5.0)).unwrap();
                 x.accept();
                 x.to_vec(&stream).unwrap();
                 drop(made);
@@ -180,7 +189,7 @@ fn sound_operations_on_failed_data() {
                 assert_eq!(y.to_vec(&fresh)?, [2; 4]);
                 Ok(())
             });
-            second.close(gpucomm::default_timeout()).unwrap();
+            second.close_timeout(gpucomm::default_timeout()).unwrap();
             quick(slower(20.0), || drop(first));
         }
     });
@@ -335,7 +344,7 @@ fn what_stays_with_a_rank() {
                 assert_eq!(x.to_vec(&fresh)?, vec![0; 2 * ranks]);
                 Ok(())
             });
-            second.close(gpucomm::default_timeout()).unwrap();
+            second.close_timeout(gpucomm::default_timeout()).unwrap();
             quick(slower(20.0), || drop(first));
         }
     });

@@ -120,5 +120,5 @@ fn in_a_process() {
     }
     let pool = DeviceBuffer::<u32>::zeroed(&stream, PAGE).unwrap();
     assert_argument(comm.window(&pool), "window", "nccl::alloc", "of a pool");
-    comm.close(gpucomm::default_timeout()).unwrap();
+    comm.close_timeout(gpucomm::default_timeout()).unwrap();
 }

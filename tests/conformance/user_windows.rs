@@ -315,7 +315,7 @@ fn known_bugs_are_named() {
                     sums_are_right(comm, &stream, &mut x, 0)
                 })
                 .unwrap();
-            clique.close(gpucomm::default_timeout()).unwrap();
+            clique.close_timeout(gpucomm::default_timeout()).unwrap();
         }
     });
 }

@@ -80,7 +80,7 @@ fn a_collective_that_a_rank_does_not_come_to() {
                         return Ok(());
                     }
                     all_reduce(comm, stream)?;
-                    stream.wait(limit())
+                    stream.synchronize_timeout(limit())
                 });
                 let number = before + 1;
                 assert_names(
@@ -117,10 +117,10 @@ fn every_wait_says_so() {
                 let (event, other) = (stream.record()?, Stream::new(comm.device())?);
                 other.wait_event(&event)?;
                 for error in [
-                    stream.wait(limit()),
-                    event.wait(limit()),
-                    other.wait(limit()),
-                    x.as_slice().copy_to_slice_within(&other, &mut [0.0; 5], limit()),
+                    stream.synchronize_timeout(limit()),
+                    event.synchronize_timeout(limit()),
+                    other.synchronize_timeout(limit()),
+                    x.as_slice().copy_to_slice_timeout(&other, &mut [0.0; 5], limit()),
                 ] {
                     let error = error.expect_err("done without rank 1");
                     assert_names(
@@ -133,7 +133,7 @@ fn every_wait_says_so() {
                 Ok(())
             });
             let mut comms = rig.clique.into_ranks();
-            let error = quick(limit(), || comms.remove(0).close(limit())).expect_err("done without rank 1");
+            let error = quick(limit(), || comms.remove(0).close_timeout(limit())).expect_err("done without rank 1");
             assert_names(&error, &["close", "all_reduce of 5 f32, max", "to which rank 1 has not come"]);
             quick(slower(20.0), || drop(comms));
         }
@@ -152,7 +152,7 @@ fn a_message_that_a_rank_does_not_send() {
                         for _ in 0..=before {
                             comm.recv(&mut x, last, stream)?;
                         }
-                        return stream.wait(limit());
+                        return stream.synchronize_timeout(limit());
                     }
                     if comm.rank() == last {
                         (0..before).try_for_each(|_| comm.send(&x, 0, stream))?;
@@ -227,12 +227,12 @@ fn what_every_rank_has_issued() {
                     return Ok(());
                 }
                 // Until the others have come.
-                let mut waited = stream.wait(limit());
+                let mut waited = stream.synchronize_timeout(limit());
                 for _ in 0..10 {
                     if !waited.as_ref().is_err_and(|error| error.to_string().contains("has not come")) {
                         break;
                     }
-                    waited = stream.wait(limit());
+                    waited = stream.synchronize_timeout(limit());
                 }
                 drop(release.lock().unwrap().take());
                 let error = waited.expect_err("done while rank 1 is held up");
@@ -261,7 +261,7 @@ fn who_is_held_up_by_others() {
                 all_reduce(comm, stream)?;
                 // All have come by then.
                 std::thread::sleep(limit());
-                Ok(stream.wait(limit()).err())
+                Ok(stream.synchronize_timeout(limit()).err())
             });
             let error = errors[0].as_ref().expect("done while rank 1 is held up");
             assert_names(
@@ -299,10 +299,11 @@ fn alone_among_processes(role: Role) -> Result<()> {
         }
     }
     comm.set_timeout(slower(1.5));
-    let error = all_reduce(&comm, stream).and_then(|()| stream.wait(limit())).expect_err("done without rank 1");
+    let error =
+        all_reduce(&comm, stream).and_then(|()| stream.synchronize_timeout(limit())).expect_err("done without rank 1");
     assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
     let number = if later { 4 } else { 1 };
-    assert_names(&error, &[if later { "Stream::wait: " } else { "all_reduce: " }, "rank 0 waits "]);
+    assert_names(&error, &[if later { "Stream::synchronize_timeout: " } else { "all_reduce: " }, "rank 0 waits "]);
     assert_names(&error, &[&format!("all_reduce of 5 f32, sum (its operation {number})")]);
     if later {
         let undone = "rank 0 waits for one of its operations 2 to 4, some of which may be done; the last is ";
@@ -392,7 +393,7 @@ fn fails() -> Result<()> {
     let rig = Rig::unconnected(2);
     let errors = rig.run(|comm, stream| {
         comm.set_timeout(slower(5.0));
-        let step = || all_reduce(comm, stream).and_then(|()| stream.wait(slower(5.0)));
+        let step = || all_reduce(comm, stream).and_then(|()| stream.synchronize_timeout(slower(5.0)));
         Ok([(0..10).find_map(|_| step().err()), step().err()])
     });
     for error in errors.into_iter().flatten() {

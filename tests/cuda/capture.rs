@@ -53,7 +53,7 @@ fn what_would_be_enqueued_is_refused() {
         refused("launch_host", stream.launch_host(|| panic!("a host function of a graph")));
         refused("query", stream.query());
         refused("synchronize", stream.synchronize());
-        refused("wait", stream.wait(LONG));
+        refused("synchronize_timeout", stream.synchronize_timeout(LONG));
         // Others are not concerned.
         y.fill(&other, 8).unwrap();
         assert_eq!(y.to_vec(&other).unwrap(), [8; 100]);

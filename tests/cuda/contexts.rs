@@ -61,7 +61,7 @@ fn works(device: Device) -> Result<()> {
     };
     assert_eq!(clique.spmd(one)?, [1]);
     thread::scope(|scope| scope.spawn(|| one(clique.rank(0))).join()).expect("no panic")?;
-    clique.close(gpucomm::default_timeout())
+    clique.close_timeout(gpucomm::default_timeout())
 }
 
 /// Threads that never chose a device have device 0, which nothing here concerns.

@@ -127,8 +127,8 @@ fn a_copy_that_times_out_never_writes_later() {
         stream.synchronize().unwrap();
         let gate = Gate::close(&stream);
         let mut values = vec![1u32; len];
-        let error = buffer.copy_to_slice_within(&stream, &mut values, Duration::from_millis(50)).unwrap_err();
-        assert!(matches!(error, Error::Timeout { operation: "Slice::copy_to_slice_within", .. }), "{error}");
+        let error = buffer.copy_to_slice_timeout(&stream, &mut values, Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(error, Error::Timeout { operation: "Slice::copy_to_slice_timeout", .. }), "{error}");
         assert!(values.iter().all(|v| *v == 1));
         gate.open();
         stream.synchronize().unwrap();
@@ -148,7 +148,7 @@ fn what_a_given_up_copy_uses_is_not_reused() {
     stream.synchronize().unwrap();
     let gate = Gate::close(&stream);
     for _ in 0..5 {
-        sevens.copy_to_slice_within(&stream, &mut [1; 1000], Duration::from_millis(10)).unwrap_err();
+        sevens.copy_to_slice_timeout(&stream, &mut [1; 1000], Duration::from_millis(10)).unwrap_err();
     }
     let second = Gate::close(&other);
     let nines: Vec<_> = (0..10).map(|_| DeviceBuffer::from_slice(&other, &[9u32; 1000]).unwrap()).collect();

@@ -75,7 +75,7 @@ fn the_null_stream_takes_turns_with_others() {
     let gate = Gate::close(&blocking);
     y.fill(&null, 6).unwrap();
     assert!(!null.query().unwrap());
-    assert!(matches!(null.wait(Duration::from_millis(20)), Err(Error::Timeout { .. })));
+    assert!(matches!(null.synchronize_timeout(Duration::from_millis(20)), Err(Error::Timeout { .. })));
     gate.open();
     null.synchronize().unwrap();
     let event = null.record().unwrap();
@@ -340,7 +340,7 @@ fn a_thread_that_has_ended() {
     assert_eq!(x.to_vec(&stream).unwrap(), [7; 1000]);
     drop(graph);
     assert_eq!(y.to_vec(&stream).unwrap(), [8; 1000]);
-    event.wait(LONG).unwrap();
+    event.synchronize_timeout(LONG).unwrap();
     // The stream lives for as long as somebody has it.
     x.fill(&kept, 3).unwrap();
     assert_eq!(x.to_vec(&kept).unwrap(), [3; 1000]);

@@ -47,7 +47,7 @@ fn comes_when_the_work_is_done() {
     }
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     later.open();
-    block_on(stream.done_within(LONG)).unwrap();
+    block_on(stream.done_timeout(LONG)).unwrap();
     assert_eq!(buffer.to_vec(&stream).unwrap(), [5; 1000]);
 }
 
@@ -57,8 +57,8 @@ fn ends_at_its_deadline() {
     let stream = stream();
     let gate = Gate::close(&stream);
     let start = Instant::now();
-    let error = block_on(stream.done_within(Duration::from_millis(150))).unwrap_err();
-    let Error::Timeout { operation: "Stream::done_within", timeout, .. } = error else { panic!("{error:?}") };
+    let error = block_on(stream.done_timeout(Duration::from_millis(150))).unwrap_err();
+    let Error::Timeout { operation: "Stream::done_timeout", timeout, .. } = error else { panic!("{error:?}") };
     assert_eq!(timeout, Duration::from_millis(150));
     assert!((Duration::from_millis(150)..Duration::from_secs(20)).contains(&start.elapsed()));
     gate.open();
@@ -81,8 +81,8 @@ fn of_events() {
     block_on(event.done()).unwrap();
     let gate = Gate::close(&stream);
     event.record(&stream).unwrap();
-    let late = block_on(event.done_within(Duration::from_millis(100))).unwrap_err();
-    assert!(matches!(late, Error::Timeout { operation: "Event::done_within", .. }), "{late:?}");
+    let late = block_on(event.done_timeout(Duration::from_millis(100))).unwrap_err();
+    assert!(matches!(late, Error::Timeout { operation: "Event::done_timeout", .. }), "{late:?}");
     let done = event.done();
     drop(event);
     let waits = std::thread::spawn(|| block_on(done));

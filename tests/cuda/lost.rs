@@ -74,7 +74,7 @@ fn lose(stream: &Stream) {
     let start = Instant::now();
     while start.elapsed() < LONG {
         // On the emulator it is the number of what the device does that counts.
-        if let Err(error) = stream.launch_host(|| ()).and_then(|()| stream.wait(LONG)) {
+        if let Err(error) = stream.launch_host(|| ()).and_then(|()| stream.synchronize_timeout(LONG)) {
             return assert_lost(&error);
         }
     }
@@ -128,10 +128,10 @@ fn calls() {
     for round in 0..3 {
         println!("round {round}");
         says_so("Stream::query", || t.stream.query());
-        says_so("Stream::wait", || t.stream.wait(LONG));
+        says_so("Stream::synchronize_timeout", || t.stream.synchronize_timeout(LONG));
         says_so("Stream::record", || t.stream.record());
         says_so("Stream::wait_event", || t.stream.wait_event(&t.event));
-        says_so("Event::wait", || t.event.wait(LONG));
+        says_so("Event::synchronize_timeout", || t.event.synchronize_timeout(LONG));
         says_so("Event::record", || t.event.record(&t.other));
         says_so("fill", || t.a.fill(&t.stream, 0x0102_0304));
         says_so("zero", || t.a.fill(&t.stream, 0));
@@ -168,7 +168,7 @@ fn also_lost(device: Device, stream: &Stream, mut x: DeviceBuffer<u32>) {
     let start = Instant::now();
     let errors = [
         stream.query().expect_err("a query"),
-        stream.wait(LONG).expect_err("a wait"),
+        stream.synchronize_timeout(LONG).expect_err("a wait"),
         x.fill(stream, 1).expect_err("a fill"),
         x.to_vec(stream).map(drop).expect_err("a download"),
         Stream::new(device).map(drop).expect_err("a stream"),
@@ -202,7 +202,7 @@ fn others() {
         assert_eq!(pinned.as_slice().unwrap(), [round; LEN]);
     }
     assert_eq!(x.to_vec(&stream).unwrap(), [298; LEN]);
-    stream.wait(LONG).unwrap();
+    stream.synchronize_timeout(LONG).unwrap();
     second.memory_info().unwrap();
     drop((t, x, stream));
     println!("scenario passed");

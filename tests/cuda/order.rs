@@ -61,7 +61,7 @@ fn a_write_waits_for_a_read_of_the_first_writer() {
             copy.copy_from(&a, &source).unwrap();
         }
         source.fill(&b, 2).unwrap();
-        assert!(b.wait(Duration::from_millis(20)).is_err());
+        assert!(b.synchronize_timeout(Duration::from_millis(20)).is_err());
         gate.open();
         let got = if to_pinned { pinned.as_slice().unwrap().to_vec() } else { copy.to_vec(&a).unwrap() };
         assert!(got.iter().all(|v| *v == 1), "to pinned memory: {to_pinned}");
@@ -77,7 +77,7 @@ fn reads_do_not_wait_for_each_other() {
     let gate = Gate::close(&a);
     copy.copy_from(&a, &source).unwrap();
     let mut got = vec![0; LEN];
-    source.copy_to_slice_within(&b, &mut got, LONG / 6).expect("a read that hangs behind a read on another stream");
+    source.copy_to_slice_timeout(&b, &mut got, LONG / 6).expect("a read that hangs behind a read on another stream");
     assert!(!a.query().unwrap());
     gate.open();
     assert_eq!(copy.to_vec(&a).unwrap(), got);
@@ -95,12 +95,12 @@ fn disjoint_ranges_do_not_wait_for_each_other() {
         second.fill(&a, 10 + round).unwrap();
         first.fill(&b, 20 + round).unwrap();
         let mut got = vec![0; LEN];
-        first.copy_to_slice_within(&b, &mut got, LONG / 6).expect("a read that hangs behind a write of other bytes");
+        first.copy_to_slice_timeout(&b, &mut got, LONG / 6).expect("a read that hangs behind a write of other bytes");
         assert!(got.iter().all(|v| *v == 20 + round));
         assert!(!a.query().unwrap());
         // A range that has bytes of both waits for both.
         let mut middle = vec![0; 2];
-        let across = buffer.slice(LEN - 1..LEN + 1).copy_to_slice_within(&b, &mut middle, Duration::from_millis(20));
+        let across = buffer.slice(LEN - 1..LEN + 1).copy_to_slice_timeout(&b, &mut middle, Duration::from_millis(20));
         assert!(matches!(across, Err(Error::Timeout { .. })), "{across:?}");
         gate.open();
         assert_eq!(buffer.slice(LEN - 1..LEN + 1).to_vec(&b).unwrap(), [20 + round, 10 + round]);
@@ -136,7 +136,7 @@ fn the_allocation_itself_is_ordered() {
         // Exists only after the gate; `b` has to wait for that.
         let mut buffer = DeviceBuffer::<i32>::uninit(&a, LEN).unwrap();
         buffer.fill(&b, 3).unwrap();
-        assert!(b.wait(Duration::from_millis(20)).is_err());
+        assert!(b.synchronize_timeout(Duration::from_millis(20)).is_err());
         gate.open();
         assert!(buffer.to_vec(&b).unwrap().iter().all(|v| *v == 3));
     }

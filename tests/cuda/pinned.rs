@@ -98,7 +98,7 @@ fn copies_on_two_streams_keep_their_order() {
     let gate = Gate::close(&a);
     ones.copy_to_pinned(&a, &mut target).unwrap();
     twos.copy_to_pinned(&b, &mut target).unwrap();
-    assert!(b.wait(Duration::from_millis(50)).is_err());
+    assert!(b.synchronize_timeout(Duration::from_millis(50)).is_err());
     gate.open();
     assert!(target.as_slice().unwrap().iter().all(|v| *v == 2));
     // What one stream has brought, another one takes away.

@@ -139,7 +139,7 @@ fn bounded(what: &str, pick: impl FnMut(usize) -> usize + Send + 'static) {
     gate.open();
     thread.join().unwrap();
     assert_eq!(count.now(), MANY);
-    stream.wait(LONG).unwrap();
+    stream.synchronize_timeout(LONG).unwrap();
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn threads_share_the_bound() {
     assert!((LEAST..=MOST).contains(&taken), "{taken} are on their way");
     gate.open();
     threads.into_iter().for_each(|(thread, _)| thread.join().unwrap());
-    stream.wait(LONG).unwrap();
+    stream.synchronize_timeout(LONG).unwrap();
 }
 
 /// Streams share channels of the hardware, and with them the launch queue: each has the less room the more there are.
@@ -202,7 +202,7 @@ fn handles_of_one_stream_share_the_bound() {
     assert!((LEAST..=MOST / 4).contains(&taken), "{taken} are on their way");
     gate.open();
     threads.into_iter().for_each(|(thread, _)| thread.join().unwrap());
-    owner.wait(LONG).unwrap();
+    owner.synchronize_timeout(LONG).unwrap();
 }
 
 /// Waits that give up leave nothing behind that fills the queue, nor do drops, nor other streams that wait for this one.
@@ -210,7 +210,7 @@ fn handles_of_one_stream_share_the_bound() {
 fn what_must_not_wait_does_not() {
     let (stream, other) = (stream(), stream());
     let mut buffers: Vec<_> = (0..MANY).map(|_| DeviceBuffer::<u32>::zeroed(&stream, 10).unwrap()).collect();
-    stream.wait(LONG).unwrap();
+    stream.synchronize_timeout(LONG).unwrap();
     let gate = Gate::close(&stream);
     let (thread, count) = enqueue_many(&stream, |stream, _| stream.launch_host(|| ()).unwrap());
     taken([&count]);
@@ -219,7 +219,7 @@ fn what_must_not_wait_does_not() {
         let (stream, other, done) = (stream.clone(), other.clone(), Arc::clone(&done));
         move || {
             for at in 0..MANY / 2 {
-                assert!(matches!(stream.wait(Duration::ZERO), Err(Error::Timeout { .. })));
+                assert!(matches!(stream.synchronize_timeout(Duration::ZERO), Err(Error::Timeout { .. })));
                 // `other` has to wait for what `stream` did with the buffer.
                 if let Some(buffer) = buffers.get_mut(at).filter(|_| at < 100) {
                     buffer.fill(&other, 3).unwrap();
@@ -238,8 +238,8 @@ fn what_must_not_wait_does_not() {
     worker.join().unwrap();
     assert!(finished, "waits and drops were held up after {} rounds", done.lock().unwrap());
     thread.join().unwrap();
-    stream.wait(LONG).unwrap();
-    other.wait(LONG).unwrap();
+    stream.synchronize_timeout(LONG).unwrap();
+    other.synchronize_timeout(LONG).unwrap();
 }
 
 /// What found no room to be freed is freed when there is some.
@@ -251,15 +251,15 @@ fn memory_comes_back() {
         let before = device().memory_info().unwrap().free;
         for _ in 0..4 {
             let buffers: Vec<_> = (0..many).map(|_| DeviceBuffer::<u8>::uninit(&stream, bytes).unwrap()).collect();
-            stream.wait(LONG).unwrap();
+            stream.synchronize_timeout(LONG).unwrap();
             let gate = Gate::close(&stream);
             let (thread, count) = enqueue_many(&stream, |stream, _| stream.launch_host(|| ()).unwrap());
             taken([&count]);
             drop(buffers);
             gate.open();
             thread.join().unwrap();
-            stream.wait(LONG).unwrap();
-            stream.wait(LONG).unwrap();
+            stream.synchronize_timeout(LONG).unwrap();
+            stream.synchronize_timeout(LONG).unwrap();
         }
         // The pool may keep what one round took.
         let after = device().memory_info().unwrap().free;

@@ -25,11 +25,11 @@ fn a_wait_gives_up_and_can_be_repeated() {
     let gate = Gate::close(&stream);
     assert!(!stream.query().unwrap());
     let start = Instant::now();
-    let error = stream.wait(Duration::from_millis(50)).unwrap_err();
-    assert!(matches!(error, Error::Timeout { operation: "Stream::wait", .. }), "{error}");
+    let error = stream.synchronize_timeout(Duration::from_millis(50)).unwrap_err();
+    assert!(matches!(error, Error::Timeout { operation: "Stream::synchronize_timeout", .. }), "{error}");
     assert!(start.elapsed() >= Duration::from_millis(50) && start.elapsed() < Duration::from_secs(20));
     gate.open();
-    stream.wait(LONG).unwrap();
+    stream.synchronize_timeout(LONG).unwrap();
     assert!(stream.query().unwrap());
 }
 
@@ -41,7 +41,7 @@ fn a_wait_ends_though_others_go_on() {
         let first = Gate::close(&stream);
         let waiter = std::thread::spawn({
             let stream = stream.clone();
-            move || stream.wait(LONG)
+            move || stream.synchronize_timeout(LONG)
         });
         std::thread::sleep(Duration::from_millis(pause));
         let second = Gate::close(&stream);
@@ -122,7 +122,7 @@ fn host_functions_are_refused_cuda() {
                 ("flags", inner.flags().map(drop)),
                 ("priority", inner.priority().map(drop)),
                 ("Stream::query", inner.query().map(drop)),
-                ("Stream::wait", inner.wait(LONG)),
+                ("Stream::synchronize_timeout", inner.synchronize_timeout(LONG)),
                 ("Stream::synchronize", inner.synchronize()),
                 ("Stream::record", inner.record().map(drop)),
                 ("wait_event", inner.wait_event(&event)),
@@ -131,7 +131,7 @@ fn host_functions_are_refused_cuda() {
                 ("Event::timing", Event::timing(device).map(drop)),
                 ("Event::record", event.record(&inner)),
                 ("Event::query", event.query().map(drop)),
-                ("Event::wait", event.wait(LONG)),
+                ("Event::synchronize_timeout", event.synchronize_timeout(LONG)),
                 ("Event::synchronize", event.synchronize()),
                 ("elapsed_since", event.elapsed_since(&start).map(drop)),
                 ("DeviceBuffer::uninit", DeviceBuffer::<u8>::uninit(&inner, 3).map(drop)),
@@ -142,7 +142,7 @@ fn host_functions_are_refused_cuda() {
                 ("copy_from_slice", buffer.copy_from_slice(&inner, &[1; 64])),
                 ("to_vec", buffer.to_vec(&inner).map(drop)),
                 ("copy_to_slice", buffer.copy_to_slice(&inner, &mut [0; 64])),
-                ("copy_to_slice_within", buffer.copy_to_slice_within(&inner, &mut [0; 64], LONG)),
+                ("copy_to_slice_timeout", buffer.copy_to_slice_timeout(&inner, &mut [0; 64], LONG)),
                 ("copy_to_pinned", buffer.copy_to_pinned(&inner, &mut pinned)),
                 ("copy_from_pinned", buffer.copy_from_pinned(&inner, &pinned)),
                 ("PinnedBuffer::zeroed", PinnedBuffer::<u8>::zeroed(10).map(drop)),
@@ -153,7 +153,7 @@ fn host_functions_are_refused_cuda() {
             // The buffers and the stream are dropped here: leaked, without a call of CUDA.
         })
         .unwrap();
-    stream.wait(LONG).unwrap();
+    stream.synchronize_timeout(LONG).unwrap();
     for (what, answer) in told.recv().unwrap() {
         let Err(Error::InvalidUsage { operation, .. }) = answer else { panic!("{what}: {answer:?}") };
         assert!(operation.ends_with(what), "{what} says that it is {operation}");
@@ -167,8 +167,11 @@ fn events_order_streams() {
     let event = a.record().unwrap();
     b.wait_event(&event).unwrap();
     assert!(!event.query().unwrap());
-    assert!(matches!(b.wait(Duration::from_millis(30)), Err(Error::Timeout { .. })));
-    assert!(matches!(event.wait(Duration::from_millis(30)), Err(Error::Timeout { operation: "Event::wait", .. })));
+    assert!(matches!(b.synchronize_timeout(Duration::from_millis(30)), Err(Error::Timeout { .. })));
+    assert!(matches!(
+        event.synchronize_timeout(Duration::from_millis(30)),
+        Err(Error::Timeout { operation: "Event::synchronize_timeout", .. })
+    ));
     gate.open();
     b.synchronize().unwrap();
     event.synchronize().unwrap();
@@ -268,7 +271,7 @@ fn a_stream_is_given_away_with_its_work() {
         gate.open();
         // SAFETY: nobody else has it until it is destroyed, below.
         let back = unsafe { Stream::from_raw(device(), raw) };
-        back.wait(LONG).unwrap();
+        back.synchronize_timeout(LONG).unwrap();
         assert_eq!(x.to_vec(&back).unwrap(), [0x1111_1111; 1001]);
         x.fill(&back, 5).unwrap();
         assert_eq!(x.slice(1..4).to_vec(&other).unwrap(), [5; 3]);
@@ -328,7 +331,7 @@ fn events_of_others_are_events() {
     b.wait_event(&event).unwrap();
     assert!(!event.query().unwrap() && !b.query().unwrap());
     gate.open();
-    event.wait(LONG).unwrap();
+    event.synchronize_timeout(LONG).unwrap();
     let end = Event::timing(device()).unwrap();
     end.record(&a).unwrap();
     end.synchronize().unwrap();

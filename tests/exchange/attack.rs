@@ -59,7 +59,7 @@ pub fn beside<R: Send>(attack: impl FnOnce(&str) -> R + Send) -> R {
 
 /// The same at this place.
 pub fn beside_at<R: Send>(place: TcpPlace, attack: impl FnOnce() -> R + Send) -> R {
-    let place = place.within(slower(20.0));
+    let place = place.with_timeout(slower(20.0));
     let work = |x: &Exchange, rounds: u8| {
         for round in 0..rounds {
             assert_eq!(x.all_gather(&[round, x.rank() as u8]).unwrap(), [[round, 0], [round, 1]]);
@@ -69,7 +69,7 @@ pub fn beside_at<R: Send>(place: TcpPlace, attack: impl FnOnce() -> R + Send) ->
         let place = &place;
         let [first, second] = [0, 1].map(|rank| {
             scope.spawn(move || {
-                let x = Exchange::join_within(place.store(rank, 2).unwrap(), slower(20.0)).unwrap();
+                let x = Exchange::join_timeout(place.store(rank, 2).unwrap(), slower(20.0)).unwrap();
                 x.set(&format!("here/{rank}"), b"").unwrap();
                 work(&x, 20);
                 // Until the attack is over.
@@ -192,7 +192,7 @@ fn who_keeps_to_no_rule_is_dropped() {
 fn who_is_no_rank_of_this_job_is_told_so() {
     let address = free_address();
     let server = TcpPlace::new(&address).job("ours").serve(2).unwrap();
-    let place = TcpPlace::new(server.address()).within(slower(5.0));
+    let place = TcpPlace::new(server.address()).with_timeout(slower(5.0));
     let why = |result: Result<gpucomm::exchange::Tcp>| {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::Exchange { operation: "TcpPlace::connect", .. }), "{error}");
@@ -218,7 +218,7 @@ fn who_is_no_rank_of_this_job_is_told_so() {
     old.read_to_end(&mut answer).unwrap();
     assert!(String::from_utf8_lossy(&answer).contains("expected version 2 of the protocol, got 1"), "{answer:?}");
     // The address is taken.
-    let error = TcpPlace::new(&address).within(Duration::from_millis(200)).serve(2).unwrap_err();
+    let error = TcpPlace::new(&address).with_timeout(Duration::from_millis(200)).serve(2).unwrap_err();
     assert!(matches!(&error, Error::Exchange { key, .. } if *key == address), "{error}");
 }
 
@@ -232,14 +232,14 @@ fn something_else_at_the_address() {
         stream.write_all(&frame(b"HTTP/1.1 400 Bad Request")).unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    let error = TcpPlace::new(address).within(slower(5.0)).connect(1, 2).unwrap_err();
+    let error = TcpPlace::new(address).with_timeout(slower(5.0)).connect(1, 2).unwrap_err();
     assert!(error.to_string().contains("expected a server of an exchange, got something else"), "{error}");
     server.join().unwrap();
     // It says nothing, or nobody is there.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for address in [silent.local_addr().unwrap().to_string(), free_address(), "no-such-name.invalid:1".to_owned()] {
         let start = Instant::now();
-        let error = TcpPlace::new(&address).within(Duration::from_millis(300)).connect(1, 2).unwrap_err();
+        let error = TcpPlace::new(&address).with_timeout(Duration::from_millis(300)).connect(1, 2).unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
         assert!(error.to_string().contains(&address) && error.to_string().contains("has not come"), "{error}");
         assert!(address.contains("invalid") || start.elapsed() < slower(1.5), "{:?}", start.elapsed());
@@ -256,12 +256,12 @@ fn a_server_that_comes_late_and_other_addresses() {
             println!("no {host} here");
             continue;
         }
-        let place = TcpPlace::new(&address).within(slower(10.0));
+        let place = TcpPlace::new(&address).with_timeout(slower(10.0));
         std::thread::scope(|scope| {
             let other =
-                scope.spawn(|| Exchange::join_within(place.store(1, 2).unwrap(), slower(10.0)).unwrap().barrier());
+                scope.spawn(|| Exchange::join_timeout(place.store(1, 2).unwrap(), slower(10.0)).unwrap().barrier());
             std::thread::sleep(Duration::from_millis(150));
-            let x = Exchange::join_within(place.store(0, 2).unwrap(), slower(10.0)).unwrap();
+            let x = Exchange::join_timeout(place.store(0, 2).unwrap(), slower(10.0)).unwrap();
             x.barrier().unwrap();
             // The server stays until the other has left.
             drop(x);

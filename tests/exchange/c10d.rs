@@ -67,7 +67,7 @@ fn beside(attack: impl FnOnce(&str)) {
     let other = C10dPlace::new(&address).connect(1, 2).unwrap();
     let (begin, begun) = std::sync::mpsc::channel();
     let work = |store: C10d, begin: std::sync::mpsc::Sender<()>| {
-        let x = Exchange::join_within(store, slower(20.0)).unwrap();
+        let x = Exchange::join_timeout(store, slower(20.0)).unwrap();
         let mut rounds = 0_u32;
         loop {
             let over = x.all_gather(&[u8::from(x.rank() == 0 && x.try_get("over").unwrap().is_some())]).unwrap();
@@ -275,12 +275,12 @@ fn something_else_at_the_address() {
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    let error = C10dPlace::new(address).within(slower(5.0)).connect(1, 2).unwrap_err();
+    let error = C10dPlace::new(address).with_timeout(slower(5.0)).connect(1, 2).unwrap_err();
     assert!(error.to_string().contains("expected a TCPStore of PyTorch, got something else"), "{error}");
     says.join().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for address in [tcp.address().to_owned(), silent.local_addr().unwrap().to_string(), free_address()] {
-        let error = C10dPlace::new(&address).within(Duration::from_millis(400)).connect(1, 2).unwrap_err();
+        let error = C10dPlace::new(&address).with_timeout(Duration::from_millis(400)).connect(1, 2).unwrap_err();
         assert!(matches!(error, Error::Timeout { operation: "C10dPlace::connect", .. }), "{error}");
         assert!(error.to_string().contains("has not come"), "{error}");
     }

@@ -29,10 +29,13 @@ fn who_is_late_is_listed() {
         } else {
             both.wait();
             let start = Instant::now();
-            timeout(&x.within(SHORT).barrier().unwrap_err(), &["Exchange::barrier", "ranks 1, 3 of 4 have not come"]);
+            timeout(
+                &x.with_timeout(SHORT).barrier().unwrap_err(),
+                &["Exchange::barrier", "ranks 1, 3 of 4 have not come"],
+            );
             assert!(start.elapsed() < SHORT + slower(3.0), "{:?}", start.elapsed());
-            timeout(&x.within(SHORT).get_from(1, "k").unwrap_err(), &["\"k\"", "rank 1 of 4 has not come"]);
-            timeout(&x.within(SHORT).get("nobody").unwrap_err(), &["nobody has set [\"nobody\"]"]);
+            timeout(&x.with_timeout(SHORT).get_from(1, "k").unwrap_err(), &["\"k\"", "rank 1 of 4 has not come"]);
+            timeout(&x.with_timeout(SHORT).get("nobody").unwrap_err(), &["nobody has set [\"nobody\"]"]);
             all.wait();
         }
         // Who was late finds what it missed, and all go on.
@@ -52,7 +55,7 @@ fn a_vote_without_someone_has_one_answer() {
         } else {
             both.wait();
         }
-        let vote = x.within(SHORT).vote(Ok(())).unwrap();
+        let vote = x.with_timeout(SHORT).vote(Ok(())).unwrap();
         if x.rank() != 2 {
             all.wait();
         }
@@ -68,7 +71,7 @@ fn votes_whose_deadlines_differ_have_one_answer() {
         for round in 0..6 {
             let timeout = Duration::from_millis(10 + 20 * ((x.rank() as u64 + round) % 4));
             std::thread::sleep(Duration::from_millis(fastrand::u64(..60)));
-            let vote = x.within(timeout).vote(Ok(())).unwrap();
+            let vote = x.with_timeout(timeout).vote(Ok(())).unwrap();
             let all = x.all_gather(format!("{vote:?}").as_bytes()).unwrap();
             assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
         }
@@ -78,7 +81,7 @@ fn votes_whose_deadlines_differ_have_one_answer() {
 #[test]
 fn who_never_joins_is_listed() {
     for site in sites(4) {
-        let texts = site.stores(&[0, 2], |_, store| Exchange::join_within(store, SHORT).unwrap_err());
+        let texts = site.stores(&[0, 2], |_, store| Exchange::join_timeout(store, SHORT).unwrap_err());
         for error in texts {
             timeout(&error, &["Exchange::join", "ranks 1, 3 of 4 have not come"]);
         }
@@ -87,7 +90,7 @@ fn who_never_joins_is_listed() {
         let errors = site
             .place
             .without_rank_0()
-            .then(|| site.stores(&[1, 2], |_, store| Exchange::join_within(store, SHORT).unwrap_err()));
+            .then(|| site.stores(&[1, 2], |_, store| Exchange::join_timeout(store, SHORT).unwrap_err()));
         for error in errors.into_iter().flatten() {
             timeout(&error, &["Exchange::join", "rank 0 of 3 has not come"]);
         }
@@ -123,10 +126,10 @@ fn a_broadcast_that_nobody_could_end() {
         for at in 0..24u64 {
             if x.rank() == 0 {
                 // Where all meet, nobody else has come.
-                let _ = x.within(Duration::from_millis(8)).broadcast(0, b"early");
+                let _ = x.with_timeout(Duration::from_millis(8)).broadcast(0, b"early");
             } else {
                 std::thread::sleep(Duration::from_millis(20));
-                let _ = x.within(SHORT).broadcast(0, b"");
+                let _ = x.with_timeout(SHORT).broadcast(0, b"");
             }
             x.barrier().unwrap();
             assert_eq!(x.all_gather(&at.to_le_bytes()).unwrap(), [at.to_le_bytes(); 2], "{at}");
@@ -162,7 +165,7 @@ fn a_store_that_does_not_wait() {
             assert!(calls < 5000, "{says}, {what}: asked {calls} times within {SHORT:?}");
         };
         for rank in [1, 0] {
-            calls("join", Exchange::join_within(store(rank), SHORT).unwrap_err());
+            calls("join", Exchange::join_timeout(store(rank), SHORT).unwrap_err());
         }
         if times_out {
             // No exchange is joined without an answer.
@@ -170,7 +173,7 @@ fn a_store_that_does_not_wait() {
         }
         std::thread::scope(|scope| {
             let other = scope.spawn(|| Exchange::join(store(1)).unwrap());
-            let x = Exchange::join(store(0)).unwrap().within(SHORT);
+            let x = Exchange::join(store(0)).unwrap().with_timeout(SHORT);
             let _other = other.join().unwrap();
             asked.store(0, Ordering::Relaxed);
             calls("get", x.get("nobody").unwrap_err());

@@ -64,13 +64,13 @@ fn who_comes_too_late_is_told_so() {
         } else {
             both.wait();
         }
-        let short = x.within(slower(2.0));
+        let short = x.with_timeout(slower(2.0));
         match short.survivors() {
             Ok(rest) => {
                 assert_ne!(x.rank(), 0);
                 all.wait();
                 assert_eq!(rest.store_ranks(), [1, 2]);
-                rest.within(slower(10.0)).barrier().unwrap();
+                rest.with_timeout(slower(10.0)).barrier().unwrap();
             }
             Err(error) => {
                 assert_eq!(x.rank(), 0);
@@ -78,7 +78,7 @@ fn who_comes_too_late_is_told_so() {
                 assert!(error.to_string().contains("ranks [1, 2] went on without it"), "{error}");
             }
         }
-        let _ = x.within(slower(10.0)).barrier();
+        let _ = x.with_timeout(slower(10.0)).barrier();
     });
 }
 
@@ -86,7 +86,7 @@ fn who_comes_too_late_is_told_so() {
 #[test]
 fn one_that_withdraws() {
     everywhere(&[3], |x| {
-        let x = x.within(slower(60.0));
+        let x = x.with_timeout(slower(60.0));
         let start = Instant::now();
         if x.rank() == 1 {
             x.withdraw().unwrap();
@@ -127,7 +127,7 @@ fn one_that_withdraws_late() {
     let (place, reads) = (Threads::new(3), <[Arc<AtomicUsize>; 3]>::default());
     let join = |rank: usize| {
         let store = Counted(place.store(rank).unwrap(), Arc::clone(&reads[rank]));
-        Exchange::join_within(HookedStore(store), slower(60.0)).unwrap()
+        Exchange::join_timeout(HookedStore(store), slower(60.0)).unwrap()
     };
     let [zero, one, two] = std::thread::scope(|scope| {
         let join = &join;
@@ -161,18 +161,18 @@ fn a_store_of_ones_own() {
             scope.spawn(move || {
                 let store = Mine::new(place.store(rank).unwrap());
                 // No time is too long.
-                let x = Exchange::join_within(store, Duration::MAX).unwrap();
+                let x = Exchange::join_timeout(store, Duration::MAX).unwrap();
                 x.barrier().unwrap();
                 let x = x.next_generation().unwrap();
                 assert_eq!(x.all_gather(&[rank as u8]).unwrap(), [[0], [1], [2]]);
                 if rank == 1 {
                     return;
                 }
-                let error = x.within(Duration::from_millis(100)).barrier().unwrap_err();
+                let error = x.with_timeout(Duration::from_millis(100)).barrier().unwrap_err();
                 assert!(matches!(error, Error::Timeout { .. }), "{error}");
-                let rest = x.within(Duration::from_millis(300)).survivors().unwrap();
+                let rest = x.with_timeout(Duration::from_millis(300)).survivors().unwrap();
                 assert_eq!(rest.store_ranks(), [0, 2]);
-                rest.within(slower(10.0)).barrier().unwrap();
+                rest.with_timeout(slower(10.0)).barrier().unwrap();
             });
         }
     });
@@ -181,7 +181,7 @@ fn a_store_of_ones_own() {
 #[test]
 fn no_time_is_too_long() {
     everywhere(&[2], |x| {
-        let x = x.within(Duration::MAX);
+        let x = x.with_timeout(Duration::MAX);
         x.set(&format!("k{}", x.rank()), b"v").unwrap();
         assert_eq!(x.get_from(1 - x.rank(), &format!("k{}", 1 - x.rank())).unwrap(), b"v");
         x.add("n", 1).unwrap();
@@ -210,7 +210,7 @@ fn a_directory_of_another_size() {
 /// The server of one run stays for its ranks; those of the next one, at the same address, wait until it has ended.
 #[test]
 fn the_next_run_waits_for_the_server_of_the_last_one() {
-    let place = TcpPlace::new(free_address()).within(slower(20.0));
+    let place = TcpPlace::new(free_address()).with_timeout(slower(20.0));
     let (server, other) = (place.serve(2).unwrap(), place.connect(1, 2).unwrap());
     std::thread::scope(|scope| {
         scope.spawn(|| drop(server));
@@ -218,7 +218,7 @@ fn the_next_run_waits_for_the_server_of_the_last_one() {
         let next = |rank| {
             let place = &place;
             move || {
-                let x = Exchange::join_within(place.store(rank, 2).unwrap(), slower(20.0)).unwrap();
+                let x = Exchange::join_timeout(place.store(rank, 2).unwrap(), slower(20.0)).unwrap();
                 x.all_gather(&[x.rank() as u8]).unwrap()
             }
         };
@@ -231,7 +231,7 @@ fn the_next_run_waits_for_the_server_of_the_last_one() {
             assert_eq!(rank.join().unwrap(), [[0], [1]]);
         }
     });
-    let place = C10dPlace::new(free_address()).within(slower(20.0));
+    let place = C10dPlace::new(free_address()).with_timeout(slower(20.0));
     let (server, other) = (place.serve(2).unwrap(), place.connect(1, 2).unwrap());
     std::thread::scope(|scope| {
         scope.spawn(|| drop(server));
@@ -247,10 +247,11 @@ fn the_next_run_waits_for_the_server_of_the_last_one() {
 #[test]
 fn rounds_at_one_address_with_nothing_in_between() {
     let address = || free_address().to_string();
-    let (tcp, c10d) = (TcpPlace::new(address()).within(slower(20.0)), C10dPlace::new(address()).within(slower(20.0)));
+    let (tcp, c10d) =
+        (TcpPlace::new(address()).with_timeout(slower(20.0)), C10dPlace::new(address()).with_timeout(slower(20.0)));
     let places: [&(dyn Fn(usize) -> gpucomm::Result<Exchange> + Sync); 2] =
-        [&|rank| tcp.store(rank, 2).and_then(|store| Exchange::join_within(store, slower(20.0))), &|rank| {
-            c10d.store(rank, 2).and_then(|store| Exchange::join_within(store, slower(20.0)))
+        [&|rank| tcp.store(rank, 2).and_then(|store| Exchange::join_timeout(store, slower(20.0))), &|rank| {
+            c10d.store(rank, 2).and_then(|store| Exchange::join_timeout(store, slower(20.0)))
         }];
     let start = Instant::now();
     std::thread::scope(|scope| {

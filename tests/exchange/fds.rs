@@ -110,7 +110,7 @@ fn what_cannot_be() {
 fn late_and_wrong_peers() {
     let directory = std::env::temp_dir();
     where_ends_are_known(&[3], |x| {
-        let post = FdSocket::new(&x.within(slower(1.0)), &directory).unwrap();
+        let post = FdSocket::new(&x.with_timeout(slower(1.0)), &directory).unwrap();
         x.barrier().unwrap();
         match x.rank() {
             0 => {
@@ -134,7 +134,7 @@ fn late_and_wrong_peers() {
         }
         if x.rank() == 0 {
             assert_eq!(text(post.receive(1, "last").unwrap().remove(0)), "words");
-            let patient = x.within(slower(20.0));
+            let patient = x.with_timeout(slower(20.0));
             assert!(matches!(patient.barrier().unwrap_err(), Error::Departed { rank: 1, .. }));
             let error = post.receive(1, "never").unwrap_err();
             assert!(matches!(error, Error::Departed { rank: 1, .. }), "{error}");
@@ -161,7 +161,7 @@ fn strangers() {
     let directory = new_path();
     std::fs::create_dir(&directory).unwrap();
     everywhere(&[1], |x| {
-        let post = FdSocket::new(&x.within(Duration::from_millis(150)), &directory).unwrap();
+        let post = FdSocket::new(&x.with_timeout(Duration::from_millis(150)), &directory).unwrap();
         let path = socket_in(&directory);
         // The socket may be looked at later than one deadline.
         let give_up = Instant::now() + slower(20.0);

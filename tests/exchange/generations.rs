@@ -54,13 +54,13 @@ fn fifty_restarts() {
             let dies = (run % 5 == 4).then_some(run as usize % 3);
             if let Some(dies) = dies {
                 let alive: Vec<usize> = (0..3).filter(|rank| *rank != dies).collect();
-                site.stores(&alive, |_, store| Exchange::join_within(store, Duration::from_millis(20)).unwrap_err());
+                site.stores(&alive, |_, store| Exchange::join_timeout(store, Duration::from_millis(20)).unwrap_err());
             }
             site.stores(&[0, 1, 2], |rank, store| {
                 if fastrand::bool() {
                     std::thread::sleep(Duration::from_millis(fastrand::u64(..8)));
                 }
-                let x = Exchange::join_within(store, slower(20.0)).unwrap();
+                let x = Exchange::join_timeout(store, slower(20.0)).unwrap();
                 assert_eq!(
                     x.try_get("id").unwrap().filter(|id| *id != run.to_le_bytes()),
                     None,
@@ -94,7 +94,7 @@ fn a_rank_that_is_started_again_while_others_wait() {
                 // Twice it comes and goes before rank 2 is there.
                 for _ in 0..2 {
                     let first = store.take().unwrap_or_else(|| site.place.store(rank, 3).unwrap());
-                    Exchange::join_within(first, Duration::from_millis(30 + 20 * rank as u64)).unwrap_err();
+                    Exchange::join_timeout(first, Duration::from_millis(30 + 20 * rank as u64)).unwrap_err();
                 }
             }
             twice.wait();
@@ -102,7 +102,7 @@ fn a_rank_that_is_started_again_while_others_wait() {
                 std::thread::sleep(slower(0.1));
             }
             let store = store.unwrap_or_else(|| site.place.store(rank, 3).unwrap());
-            let x = Exchange::join_within(store, slower(20.0)).unwrap();
+            let x = Exchange::join_timeout(store, slower(20.0)).unwrap();
             assert_eq!(x.all_gather(&[rank as u8]).unwrap(), [[0], [1], [2]]);
             x.barrier().unwrap();
         });
@@ -122,7 +122,7 @@ fn no_generation_is_left_out() {
                 }
                 store.get(keys, within)
             };
-            let x = Exchange::join_within(Mine::getting(store, get), slower(20.0)).unwrap();
+            let x = Exchange::join_timeout(Mine::getting(store, get), slower(20.0)).unwrap();
             x.set(&format!("{rank}"), b"here").unwrap();
             let next = x.next_generation().unwrap();
             assert_eq!(next.generation(), x.generation() + 1, "{}", site.name);

@@ -117,7 +117,7 @@ impl Hooks for Liar {
 }
 
 fn everything(store: HookedStore<Liar>) -> Result<()> {
-    let x = Exchange::join_within(store, Duration::from_millis(700))?;
+    let x = Exchange::join_timeout(store, Duration::from_millis(700))?;
     for round in 0..4u8 {
         x.all_gather(&[round; 5])?;
         x.barrier()?;
@@ -176,7 +176,7 @@ fn nothing_panics_or_waits_for_ever() {
 #[test]
 fn a_number_of_ranks_that_cannot_be_is_refused() {
     for size in [usize::MAX, 1 << 40, (1 << 20) + 1] {
-        let joined = Threads::new(size).store(0).and_then(|store| Exchange::join_within(store, slower(0.3)));
+        let joined = Threads::new(size).store(0).and_then(|store| Exchange::join_timeout(store, slower(0.3)));
         let error = joined.expect_err("so many ranks");
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
         assert!(error.to_string().contains(&format!("at most 1048576 ranks, got {size}")), "{error}");
@@ -186,7 +186,7 @@ fn a_number_of_ranks_that_cannot_be_is_refused() {
 /// What communicators and sockets are made over: the store is honest until the ranks have met.
 fn starts(store: HookedStore<Liar>) -> Result<()> {
     let (rank, store) = (store.rank(), Arc::new(store));
-    let x = Exchange::join_within(Arc::clone(&store), slower(20.0))?.within(Duration::from_millis(500));
+    let x = Exchange::join_timeout(Arc::clone(&store), slower(20.0))?.with_timeout(Duration::from_millis(500));
     store.0.begun.store(true, Ordering::Relaxed);
     let sent = FdSocket::new(&x, std::env::temp_dir()).and_then(|socket| {
         let file = std::fs::File::open("/dev/null").expect("a file");

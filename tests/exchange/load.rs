@@ -42,7 +42,7 @@ impl Served {
     }
 
     fn client(&self, rank: usize) -> Tcp {
-        TcpPlace::new(&self.address).within(slower(20.0)).connect(rank, self.size).unwrap()
+        TcpPlace::new(&self.address).with_timeout(slower(20.0)).connect(rank, self.size).unwrap()
     }
 
     fn proc(&self, what: &str) -> String {
@@ -248,14 +248,14 @@ fn a_million_keys() {
 #[ignore = "long: see the top of the file"]
 fn a_thousand_ranks_at_once() {
     const RANKS: usize = 1024;
-    let place = TcpPlace::new(free_address()).within(slower(60.0));
+    let place = TcpPlace::new(free_address()).with_timeout(slower(60.0));
     let start = Instant::now();
     std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..RANKS)
             .map(|rank| {
                 let place = &place;
                 let body = move || {
-                    let x = Exchange::join_within(place.store(rank, RANKS).unwrap(), slower(120.0)).unwrap();
+                    let x = Exchange::join_timeout(place.store(rank, RANKS).unwrap(), slower(120.0)).unwrap();
                     let all = x.all_gather(&u32::try_from(rank).unwrap().to_le_bytes()).unwrap();
                     assert!(all.iter().zip(0_u32..).all(|(all, rank)| *all == rank.to_le_bytes()));
                     x.barrier().unwrap();

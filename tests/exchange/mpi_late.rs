@@ -39,7 +39,7 @@ fn rank(late: i32) -> ! {
     if rank == late {
         thread::sleep(3 * PATIENCE);
     }
-    let joined = MpiPlace::within(&universe.world(), PATIENCE).and_then(MpiPlace::join);
+    let joined = MpiPlace::new_timeout(&universe.world(), PATIENCE).and_then(MpiPlace::join);
     assert!(matches!(joined, Err(gpucomm::Error::Timeout { .. })), "{joined:?}");
     println!("rank {rank} has waited");
     // All end together, as nobody ends MPI.

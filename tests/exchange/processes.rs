@@ -22,8 +22,8 @@ fn child() {
     let join = || {
         let time = slower(20.0);
         match form {
-            "TCP" => Exchange::join_within(TcpPlace::new(place).within(time).store(rank, size)?, time),
-            _ => Exchange::join_within(Directory::open(place, rank, size)?, time),
+            "TCP" => Exchange::join_timeout(TcpPlace::new(place).with_timeout(time).store(rank, size)?, time),
+            _ => Exchange::join_timeout(Directory::open(place, rank, size)?, time),
         }
     };
     match role {

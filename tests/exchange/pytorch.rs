@@ -36,7 +36,7 @@ fn a_server_of_pytorch() {
 /// All that a store is asked, at a server of somebody else.
 fn check(address: &str) {
     let within = slower(10.0);
-    let place = C10dPlace::new(address).prefix("/").within(within);
+    let place = C10dPlace::new(address).prefix("/").with_timeout(within);
     let store = place.connect(0, 1).unwrap();
     assert_eq!(store.get(&["from-torch"], within).unwrap(), [Some(b"x".to_vec())]);
     store.set("text", b"value", within).unwrap();
@@ -82,12 +82,12 @@ fn check(address: &str) {
         look.join().unwrap();
     });
     // An exchange, in several generations.
-    let place = C10dPlace::new(address).prefix("exchange/").within(within);
+    let place = C10dPlace::new(address).prefix("exchange/").with_timeout(within);
     std::thread::scope(|scope| {
         for rank in 0..3_u8 {
             let place = &place;
             scope.spawn(move || {
-                let mut x = Exchange::join_within(place.connect(rank.into(), 3).unwrap(), within).unwrap();
+                let mut x = Exchange::join_timeout(place.connect(rank.into(), 3).unwrap(), within).unwrap();
                 for round in 0..3 {
                     assert_eq!(x.all_gather(&[rank, round]).unwrap(), [[0, round], [1, round], [2, round]]);
                     assert!(x.vote(Ok(())).unwrap().unanimous());
@@ -131,7 +131,7 @@ fn worker() {
     let (rank, size, start) = (number("RANK"), number("WORLD_SIZE"), number("TORCHELASTIC_RESTART_COUNT"));
     let place = C10dPlace::new(format!("{}:{}", variable("MASTER_ADDR"), variable("MASTER_PORT"))).prefix("gpucomm/");
     let within = slower(30.0);
-    let x = Exchange::join_within(place.within(within).connect(rank, size).unwrap(), within).unwrap();
+    let x = Exchange::join_timeout(place.with_timeout(within).connect(rank, size).unwrap(), within).unwrap();
     let mine = [start as u8, rank as u8];
     let all: Vec<[u8; 2]> = (0..size).map(|rank| [start as u8, rank as u8]).collect();
     assert_eq!(x.all_gather(&mine).unwrap(), all);

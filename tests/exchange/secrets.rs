@@ -13,7 +13,7 @@ use crate::support::{free_address, slower};
 const SECRET: &str = "correct horse";
 
 fn at(address: &str) -> TcpPlace {
-    TcpPlace::new(address).within(slower(10.0))
+    TcpPlace::new(address).with_timeout(slower(10.0))
 }
 
 fn ours(address: &str) -> TcpPlace {

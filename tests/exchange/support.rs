@@ -67,8 +67,8 @@ impl Place {
 pub fn sites(size: usize) -> Vec<Site> {
     let threads = Site { name: "threads", place: Place::Threads(Threads::new(size)), size };
     let directory = Site { name: "directory", place: Place::Directory(new_path()), size };
-    let tcp = Site { name: "TCP", place: Place::Tcp(TcpPlace::new(free_address()).within(slower(20.0))), size };
-    let c10d = |place: C10dPlace| place.within(slower(20.0));
+    let tcp = Site { name: "TCP", place: Place::Tcp(TcpPlace::new(free_address()).with_timeout(slower(20.0))), size };
+    let c10d = |place: C10dPlace| place.with_timeout(slower(20.0));
     let today = Place::C10d(c10d(C10dPlace::new(free_address()).prefix("p/")));
     let today = Site { name: "c10d", place: today, size };
     let old = Place::OldC10d(c10d(C10dPlace::new(free_address()).old_protocol()));
@@ -130,7 +130,7 @@ impl Site {
     pub fn run<R: Send>(&self, body: impl Fn(Exchange) -> R + Sync) -> Vec<R> {
         let ranks: Vec<usize> = (0..self.size).collect();
         self.stores(&ranks, |_, store| {
-            body(Exchange::join_within(store, slower(20.0)).unwrap_or_else(|error| panic!("{}: {error}", self.name)))
+            body(Exchange::join_timeout(store, slower(20.0)).unwrap_or_else(|error| panic!("{}: {error}", self.name)))
         })
     }
 }

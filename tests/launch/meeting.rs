@@ -40,7 +40,7 @@ fn compute() -> Result<()> {
     assert_eq!(again.all_gather(&[launch.rank() as u8])?.concat(), (0..launch.size() as u8).collect::<Vec<_>>());
     println!("device: {}", comm.device().ordinal());
     println!("launcher: {:?}", launch.launcher());
-    comm.close(slower(40.0))
+    comm.close_timeout(slower(40.0))
 }
 
 /// Communicators of one process, one after the other, and several at a time.
@@ -58,7 +58,7 @@ fn several() -> Result<()> {
     for _ in 0..6 {
         let comm = start()?;
         sum(&comm)?;
-        comm.close(slower(40.0))?;
+        comm.close_timeout(slower(40.0))?;
     }
     let all = (0..4).map(|_| start()).collect::<Result<Vec<_>>>()?;
     all.iter().try_for_each(sum)
@@ -75,7 +75,7 @@ fn meet() -> Result<()> {
 }
 
 fn fail() {
-    let met = Launch::from_env().and_then(|launch| launch.within(Duration::from_secs(2)).join().map(drop));
+    let met = Launch::from_env().and_then(|launch| launch.with_timeout(Duration::from_secs(2)).join().map(drop));
     println!("error: {}", met.expect_err("ranks that cannot meet"));
 }
 
@@ -146,7 +146,7 @@ fn jobs_of_one_directory_do_not_meet() {
     let join = |job: &str| {
         let set = [("RANK", "0"), ("SIZE", "1"), ("STORE", &format!("file://{}", path.display())), ("JOB", job)];
         let get = |name: &str| Some(set.iter().find(|set| name == format!("GPUCOMM_{}", set.0))?.1.to_owned());
-        Launch::from_vars(get).unwrap().within(slower(20.0)).join().unwrap()
+        Launch::from_vars(get).unwrap().with_timeout(slower(20.0)).join().unwrap()
     };
     let jobs = ["", "gpucomm-exchange", "a/b", "a_b", "a b", "a:b", "ä", "ö", ".", "..", "a.b", &"x".repeat(1000)];
     // A job that met another one would remove what that has said.
@@ -279,7 +279,7 @@ fn a_launch_of_the_program_itself() {
         for rank in 0..2 {
             let store = &store;
             scope.spawn(move || {
-                let launch = Launch::new(rank, 2, store).unwrap().local(rank, 2).unwrap().within(slower(40.0));
+                let launch = Launch::new(rank, 2, store).unwrap().local(rank, 2).unwrap().with_timeout(slower(40.0));
                 let exchange = launch.join().unwrap();
                 assert_eq!(exchange.all_gather(&[rank as u8]).unwrap(), [[0], [1]]);
                 // The others may still be at it.

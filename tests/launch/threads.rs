@@ -16,7 +16,7 @@ fn each_thread_waits_for_its_own_timeout() {
     for kind in ["tcp", "c10d"] {
         let address = format!("127.0.0.1:{}", free_port());
         let [first, second] =
-            [0, 1].map(|rank| Launch::new(rank, 2, &format!("{kind}://{address}")).unwrap().within(slower(40.0)));
+            [0, 1].map(|rank| Launch::new(rank, 2, &format!("{kind}://{address}")).unwrap().with_timeout(slower(40.0)));
         thread::scope(|scope| {
             let joins = scope.spawn(|| first.join());
             while TcpStream::connect(&address).is_err() {
@@ -24,7 +24,7 @@ fn each_thread_waits_for_its_own_timeout() {
                 thread::yield_now();
             }
             // The other rank comes only after this.
-            let hasty = first.clone().within(SOON);
+            let hasty = first.clone().with_timeout(SOON);
             for error in [hasty.join().map(drop), hasty.find_local().map(drop)] {
                 let error = error.expect_err("the other rank has not come");
                 assert!(matches!(error, Error::Timeout { timeout: SOON, .. }), "{error:?}");
@@ -47,9 +47,9 @@ fn each_thread_waits_for_its_own_timeout() {
 fn a_thread_joins_where_another_one_has_failed() {
     let [first, second] = {
         let store = format!("tcp://127.0.0.1:{}", free_port());
-        [0, 1].map(|rank| Launch::new(rank, 2, &store).unwrap().within(slower(40.0)))
+        [0, 1].map(|rank| Launch::new(rank, 2, &store).unwrap().with_timeout(slower(40.0)))
     };
-    let error = first.clone().within(SOON).join().map(drop).expect_err("the other rank has not come");
+    let error = first.clone().with_timeout(SOON).join().map(drop).expect_err("the other rank has not come");
     assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
     thread::scope(|scope| {
         let joins = [0, 1].map(|_| scope.spawn(|| first.join()));
@@ -60,7 +60,7 @@ fn a_thread_joins_where_another_one_has_failed() {
 
 #[test]
 fn a_store_is_served_once() {
-    let launch = Launch::new(0, 1, &format!("tcp://127.0.0.1:{}", free_port())).unwrap().within(slower(20.0));
+    let launch = Launch::new(0, 1, &format!("tcp://127.0.0.1:{}", free_port())).unwrap().with_timeout(slower(20.0));
     let store = launch.store().unwrap();
     for error in [launch.store().map(|_| ()), launch.join().map(drop)] {
         let error = error.expect_err("it is served");

@@ -136,7 +136,7 @@ fn write(target: *mut u64, values: &[u64], stream: &Stream) {
         )
     };
     assert_eq!(code, cudaError_t::cudaSuccess);
-    stream.wait(LIMIT).expect("the copy");
+    stream.synchronize_timeout(LIMIT).expect("the copy");
 }
 
 fn read(source: *const u64, stream: &Stream) -> Vec<u64> {
@@ -152,6 +152,6 @@ fn read(source: *const u64, stream: &Stream) -> Vec<u64> {
         )
     };
     assert_eq!(code, cudaError_t::cudaSuccess);
-    stream.wait(LIMIT).expect("the copy");
+    stream.synchronize_timeout(LIMIT).expect("the copy");
     values
 }

@@ -53,7 +53,7 @@ fn each_takes_what_the_other_has_made() {
                 here.settle();
             }
             drop((symmetric, arrived, most));
-            comm.close(slower(20.0)).unwrap();
+            comm.close_timeout(slower(20.0)).unwrap();
             ctx.reclaim().unwrap();
         }
     });

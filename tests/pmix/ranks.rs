@@ -26,14 +26,14 @@ fn rank() {
         "the server dies" => the_server_dies(),
         "dies after all have met" => dies_after_all_have_met(),
         "waits a second" => {
-            println!("says: {}", PmixPlace::within(Duration::from_secs(1)).expect_err("nobody answers"))
+            println!("says: {}", PmixPlace::new_timeout(Duration::from_secs(1)).expect_err("nobody answers"))
         }
         role => panic!("no role {role}"),
     }
 }
 
 fn place() -> PmixPlace {
-    PmixPlace::within(slower(PATIENCE)).expect("rank 0 is somewhere")
+    PmixPlace::new_timeout(slower(PATIENCE)).expect("rank 0 is somewhere")
 }
 
 /// Ends as in a crash.
@@ -63,14 +63,14 @@ fn sum_of(device: Device, exchange: &Exchange) -> Vec<u64> {
     let mut sum = DeviceBuffer::from_slice(&stream, &[exchange.rank() as u64; 100]).expect("memory");
     comm.all_reduce(InPlace(&mut sum), ReduceOp::Sum, &stream).expect("all come");
     let sum = sum.to_vec(&stream).expect("all have come");
-    comm.close(slower(30.0)).expect("all come");
+    comm.close_timeout(slower(30.0)).expect("all come");
     sum
 }
 
 fn dies_before_it_has_met(which: usize) {
     // Where it is quick, others are told before they know where they are.
     let rank: usize = std::env::var("PMIX_RANK").expect("a server").parse().expect("a rank");
-    let error = match PmixPlace::within(slower(PATIENCE)) {
+    let error = match PmixPlace::new_timeout(slower(PATIENCE)) {
         Ok(place) if place.rank() == which => die(),
         Ok(place) => place.join().expect_err("one never comes"),
         Err(error) => error,
@@ -83,7 +83,7 @@ fn rank_0_never_comes() {
     if rank == "0" {
         die();
     }
-    println!("rank {rank} says: {:?}", PmixPlace::within(slower(PATIENCE)).expect_err("rank 0 never comes"));
+    println!("rank {rank} says: {:?}", PmixPlace::new_timeout(slower(PATIENCE)).expect_err("rank 0 never comes"));
 }
 
 /// Some may not even have a place then.
@@ -95,7 +95,7 @@ fn the_server_dies() {
         rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("it is there");
         return;
     }
-    let joined = PmixPlace::within(slower(PATIENCE)).and_then(PmixPlace::join);
+    let joined = PmixPlace::new_timeout(slower(PATIENCE)).and_then(PmixPlace::join);
     println!("rank {rank} says: {:?}", joined.expect_err("one never comes"));
 }
 

@@ -93,13 +93,13 @@ fn alone(set: &[(&str, &str)]) -> String {
 #[test]
 fn without_a_launcher_it_says_what_is_missing() {
     let said = alone(&[]);
-    assert!(said.starts_with("PmixPlace::within: \"PMIx\": expected PMIX_NAMESPACE and PMIX_RANK, as "), "{said}");
+    assert!(said.starts_with("PmixPlace::new_timeout: \"PMIx\": expected PMIX_NAMESPACE and PMIX_RANK, as "), "{said}");
     assert!(said.ends_with("got PMIX_NAMESPACE unset, PMIX_RANK unset"), "{said}");
     let said = alone(&[("PMIX_RANK", "3"), ("PMIX_NAMESPACE", "")]);
     assert!(said.ends_with("got PMIX_NAMESPACE unset, PMIX_RANK=3"), "{said}");
     // There is no server.
     let said = alone(&[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "nobody")]);
-    assert!(said.starts_with("PmixPlace::within: \"PMIx\": PMIx_Init says "), "{said}");
+    assert!(said.starts_with("PmixPlace::new_timeout: \"PMIx\": PMIx_Init says "), "{said}");
 }
 
 #[test]
@@ -111,5 +111,5 @@ fn a_server_that_says_nothing_has_a_deadline() {
         ["PMIX_SERVER_URI5", "PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI21"];
     set.extend(servers.map(|name| (name, address.as_str())));
     let said = alone(&set);
-    assert_eq!(said, "PmixPlace::within: not done within 1s: the server of PMIx does not answer");
+    assert_eq!(said, "PmixPlace::new_timeout: not done within 1s: the server of PMIx does not answer");
 }

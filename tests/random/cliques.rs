@@ -68,5 +68,5 @@ pub fn right(clique: &Clique, batch: &Batch, program: Program) {
 pub fn still_works(batch: &Batch, seed: u64) {
     let clique = start(batch, PATIENT);
     right(&clique, batch, Program::draw(&Batch { steps: 12, keep: None, ..*batch }, seed, false));
-    clique.close(slower(PATIENT)).unwrap_or_else(|error| panic!("close: {error}: {}", batch.repeat(seed)));
+    clique.close_timeout(slower(PATIENT)).unwrap_or_else(|error| panic!("close: {error}: {}", batch.repeat(seed)));
 }

@@ -126,7 +126,7 @@ fn among_threads(batch: &Batch, fault: Option<Fault>) -> String {
         }
     }
     if fault.is_none() {
-        let closed = clique.close(slower(PATIENT));
+        let closed = clique.close_timeout(slower(PATIENT));
         text.push_str(&format!("  close: {}\n", outcome(&closed)));
         return text;
     }
@@ -201,5 +201,5 @@ pub fn child() {
             std::process::exit(0);
         }
     }
-    comm.close(slower(PATIENT)).expect("the end of a communicator that works");
+    comm.close_timeout(slower(PATIENT)).expect("the end of a communicator that works");
 }

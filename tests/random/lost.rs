@@ -80,7 +80,7 @@ pub fn child(role: &Role) {
     let timeout = slower(if loss.way == Way::Stopped { SHORT } else { LONG });
     gpucomm::set_default_timeout(timeout);
     comm.set_timeout(timeout);
-    let exchange = exchange.within(timeout);
+    let exchange = exchange.with_timeout(timeout);
     if role.rank == loss.rank {
         lose(loss, &batch, comm);
         return;

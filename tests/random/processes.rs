@@ -133,7 +133,7 @@ pub fn run_all(role: &Role, batch: &Batch, comm: Communicator) {
             panic!("seed {seed}, rank {}, step {step}: {error}\n  in {}", role.rank, program.doing(step));
         }
     }
-    comm.close(slower(PATIENT)).expect("the end of a communicator that works");
+    comm.close_timeout(slower(PATIENT)).expect("the end of a communicator that works");
 }
 
 /// Goes on with programs until an error comes.

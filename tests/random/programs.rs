@@ -23,7 +23,7 @@ fn clique(batch: &Batch) {
     }
     match batch.first % 3 {
         0 => drop(clique),
-        1 => clique.close(slower(PATIENT)).expect("the end of a clique that works"),
+        1 => clique.close_timeout(slower(PATIENT)).expect("the end of a clique that works"),
         _ => assert_ne!(clique.abort("the end of the programs"), AbortOutcome::StillRunning),
     }
 }

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Store, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    At, Completion, HostCallback, InFlight, Members, Polling, Reason, Request, Shutdown, WhileDown, World,
-    WorldOptions, requests,
+    At, Completion, HostCallback, InFlight, Members, Polling, Reason, Request, WhileDown, World, WorldOptions, requests,
 };
 use gpucomm::{Device, Result, Stream};
 
@@ -109,9 +108,9 @@ impl Request for Owner {
 fn goes_on(world: World) {
     let start = Instant::now();
     for _ in 0..3 {
-        world.barrier().wait_for(slower(20.0)).expect("an answer").unwrap();
+        world.barrier().wait_timeout(slower(20.0)).expect("an answer").unwrap();
     }
-    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    world.close_timeout(slower(20.0)).unwrap();
     assert!(start.elapsed() < slower(15.0), "{:?}", start.elapsed());
 }
 
@@ -161,12 +160,12 @@ fn wakers() {
     }
     for (let_go, held) in held {
         drop(let_go);
-        held.wait_for(slower(20.0)).expect("an answer").unwrap();
+        held.wait_timeout(slower(20.0)).expect("an answer").unwrap();
     }
     // Who waits for room, and who waits for an answer.
     gate.blocks(2 * ranks.len());
     for barrier in barriers {
-        barrier.wait_for(slower(20.0)).expect("an answer").unwrap();
+        barrier.wait_timeout(slower(20.0)).expect("an answer").unwrap();
     }
     drop(rooms);
     goes_on(world);
@@ -272,18 +271,18 @@ fn a_completion_that_is_given_work() {
         gate.blocks(1);
         assert!(!earlier.is_ready());
         drop(let_go);
-        earlier.wait_for(slower(20.0)).expect("the answer of what is done").unwrap();
+        earlier.wait_timeout(slower(20.0)).expect("the answer of what is done").unwrap();
         for other in &world.ranks()[1..] {
-            other.submit(request()).wait_for(slower(20.0)).expect("the answer of another rank").unwrap();
+            other.submit(request()).wait_timeout(slower(20.0)).expect("the answer of another rank").unwrap();
         }
         // What is late on one of several ranks takes the world down.
         if ranks == 1 {
-            let late = rank.clone().within(Duration::from_millis(50)).submit(requests::barrier());
-            let late = late.wait_for(slower(20.0)).expect("an answer at its deadline").unwrap_err();
+            let late = rank.clone().with_timeout(Duration::from_millis(50)).submit(requests::barrier());
+            let late = late.wait_timeout(slower(20.0)).expect("an answer at its deadline").unwrap_err();
             assert_eq!(late.reason, Reason::Late, "{late}");
         }
         drop(gate);
-        blocked.wait_for(slower(20.0)).expect("an answer").unwrap();
+        blocked.wait_timeout(slower(20.0)).expect("an answer").unwrap();
         goes_on(world);
     }
 }
@@ -294,12 +293,12 @@ fn a_request_as_its_generation_ends() {
     let world = world(1, WorldOptions { while_down: WhileDown::Queue, ..WorldOptions::default() });
     let (let_go, held) = hold(&world.rank(0).unwrap());
     world.fail("a test");
-    let rank = world.rank(0).unwrap().within(Duration::from_millis(50));
-    let late = rank.submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap_err();
+    let rank = world.rank(0).unwrap().with_timeout(Duration::from_millis(50));
+    let late = rank.submit(requests::barrier()).wait_timeout(slower(20.0)).expect("an answer").unwrap_err();
     // The one that holds up the end is answered without its buffers when that is over.
     assert!(late.reason == Reason::Late && !held.is_ready(), "{late}");
     drop(let_go);
-    drop(held.wait_for(slower(20.0)).expect("an answer"));
+    drop(held.wait_timeout(slower(20.0)).expect("an answer"));
 }
 
 /// What is known to be stuck is not waited for again.
@@ -318,8 +317,8 @@ fn a_request_as_its_world_ends() {
         }
         fn into_back(self) {}
     }
-    let answer = world.rank(0).unwrap().within(Duration::from_millis(100)).submit(Stuck(gate.inside()));
-    let failed = answer.wait_for(slower(20.0)).expect("an answer").unwrap_err();
+    let answer = world.rank(0).unwrap().with_timeout(Duration::from_millis(100)).submit(Stuck(gate.inside()));
+    let failed = answer.wait_timeout(slower(20.0)).expect("an answer").unwrap_err();
     assert!(failed.buffers.is_none(), "{failed}");
     let start = Instant::now();
     drop(world);
@@ -353,9 +352,9 @@ fn a_store() {
     assert!(blocks.set(gate.inside()).is_ok());
     world.fail("a test");
     gate.blocks(1);
-    waits.wait_for(slower(20.0)).expect("an answer").unwrap_err();
+    waits.wait_timeout(slower(20.0)).expect("an answer").unwrap_err();
     drop(let_go);
-    drop(held.wait_for(slower(20.0)).expect("an answer"));
+    drop(held.wait_timeout(slower(20.0)).expect("an answer"));
     let start = Instant::now();
     drop(world);
     assert!(start.elapsed() < slower(8.0), "{:?}", start.elapsed());
@@ -390,7 +389,7 @@ fn a_store_of_a_checked_world() {
     let answers: Vec<_> =
         worlds.iter().enumerate().map(|(at, world)| world.rank(at).unwrap().submit(requests::barrier())).collect();
     for answer in answers {
-        answer.wait_for(slower(30.0)).expect("an answer").unwrap_err();
+        answer.wait_timeout(slower(30.0)).expect("an answer").unwrap_err();
     }
     let took = begin.elapsed();
     drop(worlds);

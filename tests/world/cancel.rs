@@ -19,7 +19,7 @@ fn what_has_not_begun() {
     drop(dropped);
     let failed = cancelled.wait().unwrap_err();
     assert_eq!((failed.reason, values(&failed.buffers.unwrap())), (Reason::Cancelled, vec![7; 3]));
-    let kept = kept.wait_for(Duration::from_millis(20)).unwrap_err();
+    let kept = kept.wait_timeout(Duration::from_millis(20)).unwrap_err();
     assert!(!kept.is_ready());
     drop(let_go);
     held.wait().unwrap();

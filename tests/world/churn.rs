@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use gpucomm::exchange::Threads;
-use gpucomm::world::{Members, Op, Overflow, Phase, Reason, Shutdown, WhileDown, World, WorldOptions, requests};
+use gpucomm::world::{Members, Op, Overflow, Phase, Reason, WhileDown, World, WorldOptions, requests};
 use gpucomm::{InPlace, nccl::InitOptions};
 
 use super::ends::apart;
@@ -83,12 +83,13 @@ fn while_it_fails_and_is_rebuilt() {
         assert_eq!(metrics.rebuilt, rounds as u64);
         // What is under way as it ends is done, or told so.
         let asked = world.barrier();
-        let how = if rng.bool() { Shutdown::Abort } else { Shutdown::Drain };
-        owned.shutdown(how, slower(20.0)).unwrap();
-        match asked.wait_for(slower(5.0)).expect("an answer") {
+        let aborts = rng.bool();
+        let ended = if aborts { owned.abort("a test") } else { owned.close_timeout(slower(20.0)) };
+        ended.unwrap();
+        match asked.wait_timeout(slower(5.0)).expect("an answer") {
             Ok(_) => {}
             // What was cancelled keeps its place until its rank comes to it.
-            Err(failed) => assert!(how == Shutdown::Abort || failed.reason == Reason::Full, "{}", failed.error),
+            Err(failed) => assert!(aborts || failed.reason == Reason::Full, "{}", failed.error),
         }
     }
 }

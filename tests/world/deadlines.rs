@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    Completion, InFlight, Members, Op, Phase, Polling, Rank, Reason, Rebuild, Shutdown, WhileDown, World, WorldOptions,
-    requests,
+    Completion, InFlight, Members, Op, Phase, Polling, Rank, Reason, Rebuild, WhileDown, World, WorldOptions, requests,
 };
 use gpucomm::{Device, DeviceBuffer, Error, InPlace, Stream};
 
@@ -33,7 +32,7 @@ fn as_ranks_meet() {
     if world.size() < 2 {
         return;
     }
-    let rank = world.rank(0).unwrap().within(Duration::from_millis(100));
+    let rank = world.rank(0).unwrap().with_timeout(Duration::from_millis(100));
     let (outcome, took) = timed(|| rank.all_reduce(InPlace(on(rank.device(), &[1u8])), Op::Sum).wait());
     let failed = outcome.unwrap_err();
     assert!(failed.reason == Reason::Late && took < slower(20.0), "{failed}, after {took:?}");
@@ -47,7 +46,7 @@ fn seldom_polled() {
     let (_, took) = timed(|| world.barrier().wait().unwrap());
     assert!(took < slower(20.0), "{took:?}");
     if world.size() > 1 {
-        let rank = world.rank(0).unwrap().within(Duration::from_millis(50));
+        let rank = world.rank(0).unwrap().with_timeout(Duration::from_millis(50));
         let (failed, took) = timed(|| rank.submit(requests::barrier()).wait().unwrap_err());
         assert!(failed.reason == Reason::Late && took < slower(20.0), "{failed}, after {took:?}");
     }
@@ -68,10 +67,10 @@ fn kept_by_a_completion() {
     let world = world(1, WorldOptions::default());
     world.barrier().wait().unwrap();
     let (sender, receiver) = channel();
-    let rank = world.rank(0).unwrap().completion(Arc::new(Keeps(sender))).within(Duration::from_millis(50));
+    let rank = world.rank(0).unwrap().completion(Arc::new(Keeps(sender))).with_timeout(Duration::from_millis(50));
     let answers = [rank.submit(requests::barrier()), rank.submit(requests::barrier())];
     for answer in answers {
-        let failed = answer.wait_for(slower(30.0)).expect("an answer").unwrap_err();
+        let failed = answer.wait_timeout(slower(30.0)).expect("an answer").unwrap_err();
         assert!(failed.reason == Reason::Late && failed.buffers.is_some(), "{failed}");
     }
     // What comes of them then does no harm. One that took too long to enqueue it was never given.
@@ -94,7 +93,7 @@ fn behind_a_device_that_is_held_up() {
     stream.launch_host(move || _ = until.recv()).unwrap();
     x.fill(&stream, 2).unwrap();
     let timeout = slower(1.0);
-    let rank = world.rank(0).unwrap().within(timeout);
+    let rank = world.rank(0).unwrap().with_timeout(timeout);
     let (failed, took) = timed(|| rank.all_reduce(InPlace(x), Op::Sum).wait().unwrap_err());
     drop(let_go);
     assert!(failed.reason == Reason::Late && took < timeout + slower(3.5), "{failed}, after {took:?}");
@@ -105,10 +104,10 @@ fn while_drained() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
-    let late = rank.clone().within(Duration::from_millis(50)).submit(requests::barrier());
+    let late = rank.clone().with_timeout(Duration::from_millis(50)).submit(requests::barrier());
     std::thread::scope(|scope| {
-        let ends = scope.spawn(|| world.shutdown(Shutdown::Drain, slower(30.0)));
-        let failed = late.wait_for(slower(20.0)).expect("an answer").unwrap_err();
+        let ends = scope.spawn(|| world.close_timeout(slower(30.0)));
+        let failed = late.wait_timeout(slower(20.0)).expect("an answer").unwrap_err();
         assert_eq!(failed.reason, Reason::Late);
         drop(let_go);
         ends.join().unwrap().unwrap();
@@ -130,7 +129,7 @@ fn while_it_is_rebuilt() {
     let (other, one) = (worlds.pop(), worlds.remove(0));
     one.fail("a test");
     let (failed, took) = timed(|| {
-        let rank = one.ranks().remove(0).within(Duration::from_millis(50));
+        let rank = one.ranks().remove(0).with_timeout(Duration::from_millis(50));
         rank.submit(requests::barrier()).wait().unwrap_err()
     });
     assert!(matches!(failed.error, Error::Timeout { .. }) && took < slower(2.0), "{failed}, after {took:?}");
@@ -155,10 +154,10 @@ fn from_no_time_to_the_longest() {
                     continue;
                 }
             };
-            if let Err(failed) = world.barrier().wait_for(slower(20.0)).expect("an answer") {
+            if let Err(failed) = world.barrier().wait_timeout(slower(20.0)).expect("an answer") {
                 assert!(request < LONG && failed.reason == Reason::Late, "{time:?}: {failed}");
             }
-            if let Err(error) = world.shutdown(Shutdown::Drain, end) {
+            if let Err(error) = world.close_timeout(end) {
                 assert!(end < LONG && matches!(error, Error::Timeout { .. }), "{time:?}: {error:?}");
             }
         }
@@ -184,7 +183,7 @@ fn of_a_request_for_all_ranks() {
             (let_go, rank.submit(request))
         };
         let more: Vec<_> = world.ranks().iter().map(again).collect();
-        let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.within(limit)).collect();
+        let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.with_timeout(limit)).collect();
         let (failed, took) = timed(|| {
             std::thread::scope(|scope| {
                 let let_go = held.drain(..if gets_room { size } else { 1 }).collect::<Vec<_>>();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    At, Lane, Members, Op, Phase, Reason, Rebuild, Request, Shutdown, WhileDown, World, WorldOptions, requests,
+    At, Lane, Members, Op, Phase, Reason, Rebuild, Request, WhileDown, World, WorldOptions, requests,
 };
 use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Result, Stream};
 
@@ -42,18 +42,18 @@ pub fn two(place: &Threads, options: &WorldOptions) -> Result<[World; 2]> {
     Ok(apart(place, &[options.clone(), options.clone()])?.try_into().expect("two"))
 }
 
-/// A collective fails at once if a rank has shut down its world, whether it is enqueued before or after that is known. Messages
+/// A collective fails at once if a rank has closed its world, whether it is enqueued before or after that is known. Messages
 /// between the other ranks are delivered.
 #[test]
 fn a_rank_that_has_left_is_not_waited_for() {
     for pause in [Duration::ZERO, Duration::from_millis(700)] {
         let place = Threads::new(3);
         let Ok(mut worlds) = apart(&place, &vec![WorldOptions::default(); 3]) else { return };
-        let rank = |world: &World| world.ranks().remove(0).within(slower(600.0));
+        let rank = |world: &World| world.ranks().remove(0).with_timeout(slower(600.0));
         let sum = |world: &World| rank(world).all_reduce(InPlace(on(world.devices()[0], &[1u8])), Op::Sum);
         let sums: Vec<_> = worlds.iter().map(sum).collect();
         sums.into_iter().for_each(|sum| drop(sum.wait().unwrap()));
-        worlds.remove(1).shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+        worlds.remove(1).close_timeout(slower(20.0)).unwrap();
         std::thread::sleep(pause);
         let sent = rank(&worlds[0]).send(on(worlds[0].devices()[0], &[7u8]), 2);
         let received = rank(&worlds[1]).recv(zeroed::<u8>(worlds[1].devices()[0], 1), 0);
@@ -61,9 +61,9 @@ fn a_rank_that_has_left_is_not_waited_for() {
         assert_eq!(values(&received.wait().unwrap()), [7]);
         let answers: Vec<_> = worlds.iter().map(sum).collect();
         for answer in answers {
-            let failed = answer.wait_for(slower(60.0)).expect("an answer at once").unwrap_err();
+            let failed = answer.wait_timeout(slower(60.0)).expect("an answer at once").unwrap_err();
             let text = failed.error.to_string();
-            assert!(text.contains("rank 1 has shut down its world"), "{text}");
+            assert!(text.contains("rank 1 has closed its world"), "{text}");
         }
     }
 }
@@ -80,23 +80,23 @@ fn a_request_that_waits_by_itself_for_a_rank_that_has_left() {
         fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
             let mut sum = on(at.device(), &[1u8]);
             at.communicator().all_reduce(InPlace(&mut sum), ReduceOp::Sum, at.stream())?;
-            at.stream().wait(slower(600.0))
+            at.stream().synchronize_timeout(slower(600.0))
         }
         fn into_back(self) {}
     }
     let place = Threads::new(2);
     let Ok([one, other]) = two(&place, &WorldOptions::default()) else { return };
-    let rank = |world: &World| world.ranks().remove(0).within(slower(600.0));
+    let rank = |world: &World| world.ranks().remove(0).with_timeout(slower(600.0));
     // So that the ranks are connected: in its first operation, NCCL waits for the other rank.
     let [waits, waits_too] = [&one, &other].map(|world| rank(world).submit(Waits));
     waits.wait().unwrap();
     waits_too.wait().unwrap();
     let waits = rank(&one).submit(Waits);
     // Of one process, both ranks are aborted when the request fails, perhaps while this one closes.
-    let _ = other.shutdown(Shutdown::Drain, slower(20.0));
-    let failed = waits.wait_for(slower(60.0)).expect("an answer at once").unwrap_err();
+    let _ = other.close_timeout(slower(20.0));
+    let failed = waits.wait_timeout(slower(60.0)).expect("an answer at once").unwrap_err();
     let text = failed.error.to_string();
-    assert!(text.contains("rank 1 has shut down its world"), "{text}");
+    assert!(text.contains("rank 1 has closed its world"), "{text}");
 }
 
 /// Who has failed does not say that it leaves in good order.
@@ -200,7 +200,7 @@ fn late_in_one_process_while_down() {
         (rank.clone(), InPlace(on(rank.device(), &[1u8])))
     };
     let (rank, x) = ask(&worlds[0]);
-    let late = rank.within(Duration::from_millis(10)).all_reduce(x, Op::Sum).wait().unwrap_err();
+    let late = rank.with_timeout(Duration::from_millis(10)).all_reduce(x, Op::Sum).wait().unwrap_err();
     assert_eq!(late.reason, Reason::Late);
     let (rank, x) = ask(&worlds[0]);
     let next = rank.all_reduce(x, Op::Sum);
@@ -221,7 +221,7 @@ fn with_room_that_is_held() {
     let rank = world.rank(0).unwrap();
     let room = block_on(rank.room()).unwrap();
     let start = Instant::now();
-    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    world.close_timeout(slower(20.0)).unwrap();
     assert!(start.elapsed() < slower(10.0), "{:?}", start.elapsed());
     assert_eq!(room.submit(requests::barrier()).wait().unwrap_err().reason, Reason::Closed);
 }
@@ -233,7 +233,7 @@ fn one_that_is_down() {
     world.barrier().wait().unwrap();
     world.fail("a test");
     let start = Instant::now();
-    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    world.close_timeout(slower(20.0)).unwrap();
     assert!(start.elapsed() < slower(10.0), "{:?}", start.elapsed());
 }
 
@@ -244,7 +244,7 @@ fn answers_one_by_one() {
     let failed = world.all_reduce(wrong, Op::Sum).into_answers().unwrap_err();
     assert_eq!((failed.reason, failed.buffers.unwrap().len()), (Reason::Refused, world.size()));
     // One that was asked, and has some of its answers.
-    let wide = world.barrier().wait_for(Duration::ZERO);
+    let wide = world.barrier().wait_timeout(Duration::ZERO);
     if let Err(wide) = wide {
         let answers = wide.into_answers().unwrap();
         assert_eq!(answers.len(), world.size());
@@ -347,7 +347,7 @@ impl Request for Keep {
 /// Somebody keeps communicators for longer than the world has them: nobody waits for that.
 #[test]
 fn communicators_that_are_kept() {
-    for end in ["shutdown", "drop", "rebuild"] {
+    for end in ["close", "drop", "rebuild"] {
         let options = WorldOptions { timeout: slower(20.0), ..WorldOptions::default() };
         let world = world(2, options);
         let (keep, kept) = channel();
@@ -356,8 +356,8 @@ fn communicators_that_are_kept() {
         let kept: Vec<_> = kept.iter().collect();
         let begin = Instant::now();
         let stays = match end {
-            "shutdown" => {
-                world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+            "close" => {
+                world.close_timeout(slower(20.0)).unwrap();
                 true
             }
             "drop" => {
@@ -433,13 +433,9 @@ fn held() {
     });
     quick("a request to the next generation", &mut || request(&world));
     let mut warm = Some(warm);
-    quick("a shutdown", &mut || {
-        warm.take().into_iter().for_each(|world| world.shutdown(Shutdown::Drain, slower(5.0)).unwrap())
-    });
+    quick("a close", &mut || warm.take().into_iter().for_each(|world| world.close_timeout(slower(5.0)).unwrap()));
     let mut fresh = Some(start());
-    quick("an abort", &mut || {
-        fresh.take().into_iter().for_each(|world| world.shutdown(Shutdown::Abort, slower(5.0)).unwrap())
-    });
+    quick("an abort", &mut || fresh.take().into_iter().for_each(|world| world.abort("a test").unwrap()));
     let mut world = Some(world);
     quick("a drop", &mut || drop(world.take()));
     gate.open();
@@ -495,7 +491,7 @@ fn worlds_dropped_behind_a_device_that_is_held_up() {
     let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
     let (let_go, until) = channel::<()>();
     streams[0].launch_host(move || _ = until.recv()).unwrap();
-    clique.barrier(&streams).unwrap();
+    clique.barrier_on_stream(&streams).unwrap();
     fn timed<T>(one: T) -> Duration {
         let begin = Instant::now();
         drop(one);
@@ -548,7 +544,7 @@ fn one_that_rebuilds_itself(
 /// other rank learns that this one has left, though its exchange is still there.
 #[test]
 fn an_end_beside_a_rebuild() {
-    for how in [Some(Shutdown::Drain), Some(Shutdown::Abort), None] {
+    for how in ["close", "abort", "drop"] {
         let (waits, ended, uses) = <(Arc<AtomicBool>, Arc<AtomicBool>, Arc<AtomicUsize>)>::default();
         let (seen, over, used) = (Arc::clone(&waits), Arc::clone(&ended), Arc::clone(&uses));
         let worlds = one_that_rebuilds_itself(move |operation, key| {
@@ -560,17 +556,18 @@ fn an_end_beside_a_rebuild() {
         eventually("the rebuild waits for rank 1", || waits.load(Ordering::Relaxed));
         let begin = Instant::now();
         match how {
-            Some(how) => own.shutdown(how, slower(60.0)).unwrap(),
-            None => drop(own),
+            "close" => own.close_timeout(slower(60.0)).unwrap(),
+            "abort" => own.abort("a test").unwrap(),
+            _ => drop(own),
         }
-        assert!(begin.elapsed() < slower(6.0), "{how:?}: {:?}", begin.elapsed());
+        assert!(begin.elapsed() < slower(6.0), "{how}: {:?}", begin.elapsed());
         ended.store(true, Ordering::Relaxed);
         eventually("rank 1 hears of the failure", || other.health().phase == Phase::Down);
         let begin = Instant::now();
         let error = other.rebuild(Members::Same).unwrap_err().to_string();
-        assert!(error.contains("1 of 2 ranks are left"), "{how:?}: {error}");
+        assert!(error.contains("1 of 2 ranks are left"), "{how}: {error}");
         other.rebuild(Members::Survivors).unwrap();
-        assert!(begin.elapsed() < slower(10.0), "{how:?}: {:?}", begin.elapsed());
+        assert!(begin.elapsed() < slower(10.0), "{how}: {:?}", begin.elapsed());
         assert_eq!((other.health().generation, other.size()), (2, 1));
         other.barrier().wait().unwrap();
         assert_eq!(uses.load(Ordering::Relaxed), 0, "{how:?}");
@@ -591,11 +588,11 @@ fn an_end_beside_a_vote() {
     other.rebuild(Members::Survivors).expect_err("rank 0 asks for the same");
     eventually("rank 0 votes again", || waits.load(Ordering::Relaxed));
     let begin = Instant::now();
-    own.shutdown(Shutdown::Drain, slower(60.0)).unwrap();
+    own.close_timeout(slower(60.0)).unwrap();
     assert!(begin.elapsed() < slower(6.0), "{:?}", begin.elapsed());
     let begin = Instant::now();
     let error = other.rebuild(Members::Same).unwrap_err().to_string();
-    assert!(error.contains("rank 0 says no") && error.contains("the world was shut down"), "{error}");
+    assert!(error.contains("rank 0 says no") && error.contains("the world was closed"), "{error}");
     drop(mine);
     other.rebuild(Members::Survivors).unwrap();
     assert!(begin.elapsed() < slower(10.0), "{:?}", begin.elapsed());
@@ -617,7 +614,7 @@ fn an_end_beside_a_store_that_hangs() {
     own.fail("a test");
     eventually("the rebuild asks the store", || waits.load(Ordering::Relaxed));
     let begin = Instant::now();
-    own.shutdown(Shutdown::Drain, slower(60.0)).unwrap();
+    own.close_timeout(slower(60.0)).unwrap();
     assert!(begin.elapsed() < slower(20.0), "{:?}", begin.elapsed());
     drop(let_go);
     drop(other);
@@ -659,7 +656,7 @@ fn an_end_soon_after_a_rebuild() {
         own.rebuild(Members::Same).unwrap();
     });
     let begin = Instant::now();
-    own.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    own.close_timeout(slower(20.0)).unwrap();
     // The thread is held: the end waits as long as it waits for any thread. Those of the second
     // generation end within half of that time.
     assert!(begin.elapsed() >= Duration::from_millis(500), "{:?}", begin.elapsed());
@@ -679,7 +676,7 @@ fn a_request_that_waits_by_itself_in_a_world_that_drains() {
             let mut from = on(at.device(), &[1u8]);
             let _ = self.0.take().map(|go| go.recv());
             at.communicator().recv(&mut from, 1, at.stream())?;
-            at.stream().wait(slower(600.0))
+            at.stream().synchronize_timeout(slower(600.0))
         }
         fn into_back(self) {}
     }
@@ -689,15 +686,15 @@ fn a_request_that_waits_by_itself_in_a_world_that_drains() {
     let first = one.ranks().remove(0).submit(Waits(None));
     drop((sent.wait().unwrap(), first.wait().unwrap()));
     let (go, waits) = channel();
-    let answer = one.ranks().remove(0).within(slower(600.0)).submit(Waits(Some(waits)));
-    other.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    let answer = one.ranks().remove(0).with_timeout(slower(600.0)).submit(Waits(Some(waits)));
+    other.close_timeout(slower(20.0)).unwrap();
     let begin = Instant::now();
     std::thread::scope(|scope| {
-        let ends = scope.spawn(move || one.shutdown(Shutdown::Drain, slower(60.0)));
+        let ends = scope.spawn(move || one.close_timeout(slower(60.0)));
         // It drains by then, or soon.
         std::thread::sleep(slower(0.3));
         drop(go);
-        assert!(answer.wait().unwrap_err().error.to_string().contains("rank 1 has shut down its world"));
+        assert!(answer.wait().unwrap_err().error.to_string().contains("rank 1 has closed its world"));
         ends.join().unwrap().expect_err("a request has failed");
     });
     assert!(begin.elapsed() < slower(30.0), "{:?}", begin.elapsed());

@@ -98,7 +98,7 @@ fn under_load() {
         assert!(matches!(world.health().attempt, Some(Error::DeviceLost { .. })), "{:?}", world.health());
         assert_eq!(world.metrics().pending, 0);
         assert_eq!(world.barrier().wait().err().map(|failed| failed.reason), Some(Reason::Down));
-        // There is nothing on which it could be shut down.
+        // There is nothing on which it could be closed.
         std::process::exit(0);
     }
     until_rebuilt(&world);

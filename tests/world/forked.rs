@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpucomm::Error;
-use gpucomm::world::{Answer, Reason, Shutdown, WorldOptions, requests};
+use gpucomm::world::{Answer, Reason, WorldOptions, requests};
 
 use crate::support::world;
 
@@ -11,7 +11,7 @@ use crate::support::world;
 const LONG: Duration = Duration::from_secs(8);
 
 fn is_refused(answer: Answer<()>) -> bool {
-    let Ok(Err(failed)) = answer.wait_for(Duration::from_secs(20)) else { return false };
+    let Ok(Err(failed)) = answer.wait_timeout(Duration::from_secs(20)) else { return false };
     failed.reason == Reason::Refused && matches!(failed.error, Error::InvalidUsage { .. })
 }
 
@@ -26,7 +26,7 @@ fn a_child_is_told_so() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         let told = is_refused(rank.submit(requests::barrier()))
-            && world.barrier().wait_for(Duration::from_secs(20)).is_ok()
+            && world.barrier().wait_timeout(Duration::from_secs(20)).is_ok()
             && before.wait().is_err_and(|failed| matches!(failed.error, Error::InvalidUsage { .. }));
         // SAFETY: it ends the child, whatever else is there.
         unsafe { libc::_exit(if told { 0 } else { 1 }) };
@@ -54,7 +54,7 @@ fn the_end_of_a_world_in_a_child_waits_for_nothing() {
                 drop(world);
                 true
             } else {
-                matches!(world.shutdown(Shutdown::Drain, LONG), Err(Error::InvalidUsage { .. }))
+                matches!(world.close_timeout(LONG), Err(Error::InvalidUsage { .. }))
             };
             // SAFETY: it ends the child, whatever else is there.
             unsafe { libc::_exit(i32::from(!told || begin.elapsed() > LONG / 2)) };

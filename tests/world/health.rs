@@ -29,7 +29,7 @@ fn by_hand() {
         queued.wait().unwrap();
         world.fail("a test");
     }
-    let health = watch.wait(slower(10.0)).unwrap();
+    let health = watch.wait_timeout(slower(10.0)).unwrap();
     assert_eq!((health.generation, health.phase), (1, Phase::Down));
     assert!(health.cause.unwrap().to_string().contains("a test"));
     // New ones are refused.
@@ -60,8 +60,13 @@ fn requests_wait_for_the_next_generation() {
         world.fail("a test");
         let ask = |rank: gpucomm::world::Rank| rank.all_reduce(InPlace(on(rank.device(), &[1u8; 4])), Op::Sum);
         let answers: Vec<_> = world.ranks().into_iter().map(ask).collect();
-        let late =
-            world.rank(0).unwrap().within(Duration::from_millis(30)).submit(requests::barrier()).wait().unwrap_err();
+        let late = world
+            .rank(0)
+            .unwrap()
+            .with_timeout(Duration::from_millis(30))
+            .submit(requests::barrier())
+            .wait()
+            .unwrap_err();
         assert_eq!(late.reason, Reason::Late);
         assert!(answers.iter().all(|answer| !answer.is_ready()));
         world.rebuild(Members::Same).unwrap();
@@ -113,7 +118,7 @@ fn late() {
         return;
     }
     world.barrier().wait().unwrap();
-    let rank = world.rank(0).unwrap().within(Duration::from_millis(200));
+    let rank = world.rank(0).unwrap().with_timeout(Duration::from_millis(200));
     let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert!(matches!(failed.error, Error::Timeout { .. } | Error::Aborted { .. }), "{failed}");
     eventually("it is down", || world.health().phase == Phase::Down);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use gpucomm::world::{
-    At, Completion, HealthWatch, InFlight, Lane, Members, Rank, Reason, Rebuild, Request, Shutdown, WhileDown, World,
+    At, Completion, HealthWatch, InFlight, Lane, Members, Rank, Reason, Rebuild, Request, WhileDown, World,
     WorldOptions, requests,
 };
 use gpucomm::{Communicator, Device, Error, InPlace, Result, Stream, UniqueId};
@@ -73,7 +73,7 @@ fn what_was_held_back_is_seen() {
     eventually("it is done", || work.query().unwrap());
     std::thread::sleep(Duration::from_millis(100));
     drop(work);
-    let first = first.wait_for(slower(5.0)).expect("an answer to what is done").is_ok();
+    let first = first.wait_timeout(slower(5.0)).expect("an answer to what is done").is_ok();
     let sent = ranks[1].send(on(ranks[1].device(), &[1u32; 4]), 0);
     assert!(first && sent.wait().is_ok() && second.wait().is_ok());
 }
@@ -92,8 +92,8 @@ fn never_again() {
     world.fail("a test");
     eventually("it was tried", || world.health().attempt.is_some());
     std::thread::sleep(Duration::from_millis(200));
-    let answer = world.rank(0).unwrap().within(Duration::from_millis(100)).submit(requests::barrier());
-    let answer = answer.wait_for(slower(5.0)).expect("somebody looks after deadlines");
+    let answer = world.rank(0).unwrap().with_timeout(Duration::from_millis(100)).submit(requests::barrier());
+    let answer = answer.wait_timeout(slower(5.0)).expect("somebody looks after deadlines");
     assert_eq!(answer.unwrap_err().reason, Reason::Late);
 }
 
@@ -104,7 +104,7 @@ fn late_on_all_ranks_that_will_be() {
         WorldOptions { while_down: WhileDown::Queue, timeout: Duration::from_millis(300), ..WorldOptions::default() };
     let world = world(2, options);
     world.fail("a test");
-    let answer = world.barrier().wait_for(slower(5.0));
+    let answer = world.barrier().wait_timeout(slower(5.0));
     assert_eq!(answer.expect("an answer at the deadline").unwrap_err().reason, Reason::Late);
 }
 
@@ -194,7 +194,7 @@ fn late_as_it_begins() {
         world.rebuild(Members::Same).unwrap();
         let rank = world.rank(0).unwrap();
         let (let_go, held) = hold(&rank);
-        let answer = rank.clone().within(Duration::from_millis(5)).submit(Plain);
+        let answer = rank.clone().with_timeout(Duration::from_millis(5)).submit(Plain);
         std::thread::sleep(Duration::from_micros(round * 100 + 2500));
         drop(let_go);
         let back = answer.wait().map_or_else(|failed| failed.buffers, Some);
@@ -248,7 +248,7 @@ fn within_a_host_function() {
         let (told, tells) = channel();
         stream.launch_host(move || told.send(run()).unwrap_or_default()).unwrap();
         let result = tells.recv_timeout(slower(10.0)).expect("the host function returns");
-        stream.wait(slower(10.0)).unwrap();
+        stream.synchronize_timeout(slower(10.0)).unwrap();
         result
     };
     let refused = |operation: &str, result: Result<()>| {
@@ -266,11 +266,12 @@ fn within_a_host_function() {
     }))
     .unwrap();
     let world = start();
-    refused("close", within(Box::new(move || world.shutdown(Shutdown::Drain, slower(5.0)))));
+    refused("close", within(Box::new(move || world.close_timeout(slower(5.0)))));
     let world = Arc::new(start());
     let inside = Arc::clone(&world);
-    let barrier =
-        move || inside.barrier().wait_for(slower(10.0)).expect("an answer").map(drop).map_err(|failed| failed.error);
+    let barrier = move || {
+        inside.barrier().wait_timeout(slower(10.0)).expect("an answer").map(drop).map_err(|failed| failed.error)
+    };
     within(Box::new(barrier)).unwrap();
     let inside = Arc::clone(&world);
     let rebuild = move || {

@@ -21,7 +21,8 @@ fn late_on_one_rank() {
     world.barrier().wait().unwrap();
     let (first, other) = (world.rank(0).unwrap(), world.rank(1).unwrap());
     let (let_go, _held) = hold(&first);
-    let late = first.clone().within(Duration::from_millis(30)).all_reduce(InPlace(on(first.device(), &[1u8])), Op::Sum);
+    let late =
+        first.clone().with_timeout(Duration::from_millis(30)).all_reduce(InPlace(on(first.device(), &[1u8])), Op::Sum);
     let next = first.all_reduce(InPlace(on(first.device(), &[2u8])), Op::Sum);
     // What belongs to the one that is late.
     let begun = other.all_reduce(InPlace(on(other.device(), &[4u8])), Op::Sum);
@@ -39,7 +40,7 @@ fn late_on_one_rank() {
 fn cancelled_and_late() {
     let world = world(2, WorldOptions::default());
     let held: Vec<_> = world.ranks().iter().map(hold).collect();
-    let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.within(Duration::from_millis(300))).collect();
+    let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.with_timeout(Duration::from_millis(300))).collect();
     assert!(world.submit_through(&ranks, ranks.iter().map(|_| requests::barrier())).cancel());
     std::thread::sleep(Duration::from_millis(400));
     for (let_go, answer) in held {
@@ -133,7 +134,7 @@ fn what_was_given_back_is_done_with() {
         let make = |rank: &Rank| InPlace(on(rank.device(), &[1u32; 7]));
         let x = world.all_reduce(ranks.iter().map(make).collect::<Vec<_>>(), Op::Sum).wait().unwrap().swap_remove(0);
         let (before, limit) = (world.metrics().enqueued, slower(20.0));
-        let waits = ranks[0].clone().within(limit).all_reduce(make(&ranks[0]), Op::Sum);
+        let waits = ranks[0].clone().with_timeout(limit).all_reduce(make(&ranks[0]), Op::Sum);
         while world.metrics().enqueued == before {
             std::thread::yield_now();
         }

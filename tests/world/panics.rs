@@ -70,18 +70,18 @@ impl Completion for Panics {
 fn a_request_that_gives_nothing_back() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
-    let answer = rank.submit(Bad(Where::Back, None)).wait_for(slower(20.0)).expect("an answer");
+    let answer = rank.submit(Bad(Where::Back, None)).wait_timeout(slower(20.0)).expect("an answer");
     let failed = answer.err().expect("it has nothing");
     assert!(failed.reason == Reason::Failed && failed.buffers.is_none());
     assert!(failed.error.to_string().contains("panicked"), "{failed}");
-    rank.submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap();
+    rank.submit(requests::barrier()).wait_timeout(slower(20.0)).expect("an answer").unwrap();
     // In the thread of the world, and of who cancels.
     let (let_go, held) = super::support::hold(&rank);
-    let late = rank.clone().within(Duration::from_millis(20)).submit(Bad(Where::Back, None));
+    let late = rank.clone().with_timeout(Duration::from_millis(20)).submit(Bad(Where::Back, None));
     let cancelled = rank.submit(Bad(Where::Back, None));
     assert!(cancelled.cancel());
     for (answer, reason) in [(late, Reason::Late), (cancelled, Reason::Cancelled)] {
-        let failed = answer.wait_for(slower(20.0)).expect("an answer").err().expect("it has nothing");
+        let failed = answer.wait_timeout(slower(20.0)).expect("an answer").err().expect("it has nothing");
         assert_eq!((failed.reason, failed.buffers.is_none()), (reason, true));
     }
     drop(let_go);
@@ -99,7 +99,7 @@ fn buffers_that_nobody_wants() {
         drop(answer);
         drop(let_go);
     }
-    rank.submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap();
+    rank.submit(requests::barrier()).wait_timeout(slower(20.0)).expect("an answer").unwrap();
     eventually("all are answered", || world.metrics().pending == 0);
 }
 
@@ -108,7 +108,7 @@ fn a_completion() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap().completion(Arc::new(Panics));
     for _ in 0..3 {
-        rank.submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap();
+        rank.submit(requests::barrier()).wait_timeout(slower(20.0)).expect("an answer").unwrap();
     }
 }
 
@@ -135,10 +135,10 @@ fn an_executor() {
     assert!(matches!(room.as_mut().poll(&mut context), Poll::Pending));
     drop(let_go);
     held.wait().unwrap();
-    waits.wait_for(slower(20.0)).expect("an answer").unwrap();
+    waits.wait_timeout(slower(20.0)).expect("an answer").unwrap();
     world.fail("a test");
     world.rebuild(Members::Same).unwrap();
-    world.rank(0).unwrap().submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer").unwrap();
+    world.rank(0).unwrap().submit(requests::barrier()).wait_timeout(slower(20.0)).expect("an answer").unwrap();
 }
 
 /// A request that panics in what is asked by who submits it.
@@ -186,7 +186,7 @@ fn what_is_asked_of_a_request() {
             assert!(thrown.downcast_ref::<&str>().is_some_and(|said| said.ends_with("of a test")), "{asked:?}");
         }
         assert_eq!(world.metrics().pending, 0, "{asked:?}");
-        world.barrier().wait_for(slower(20.0)).expect("an answer").unwrap();
+        world.barrier().wait_timeout(slower(20.0)).expect("an answer").unwrap();
     }
 }
 
@@ -213,12 +213,12 @@ fn a_request_that_aborts_the_communicator() {
     let world = world(2, WorldOptions::default());
     let aborts = world.submit(world.ranks().iter().map(|_| Aborts));
     // A stream with nothing on it may be seen to be done before the abort is.
-    let _ = aborts.wait_for(slower(20.0)).expect("an answer");
-    let failed = world.barrier().wait_for(slower(20.0)).expect("an answer").unwrap_err();
+    let _ = aborts.wait_timeout(slower(20.0)).expect("an answer");
+    let failed = world.barrier().wait_timeout(slower(20.0)).expect("an answer").unwrap_err();
     assert!(failed.error.to_string().contains("a request of a test"), "{failed}");
     eventually("it is down", || world.health().phase == Phase::Down);
     world.rebuild(Members::Same).unwrap();
-    world.barrier().wait_for(slower(20.0)).expect("an answer").unwrap();
+    world.barrier().wait_timeout(slower(20.0)).expect("an answer").unwrap();
 }
 
 /// Panics when it is dropped.
@@ -257,12 +257,12 @@ fn a_waker_that_is_dropped() {
     drop((let_go, opens));
     held.wait().unwrap();
     eventually("all but the watch are woken", || dropped.load(Ordering::SeqCst) == 3);
-    assert!(waits.wait_for(slower(20.0)).is_ok());
+    assert!(waits.wait_timeout(slower(20.0)).is_ok());
     world.fail("a test");
     eventually("all are woken", || dropped.load(Ordering::SeqCst) == 4);
     drop((room, done));
     world.rebuild(Members::Same).unwrap();
-    world.barrier().wait_for(slower(20.0)).expect("an answer").unwrap();
+    world.barrier().wait_timeout(slower(20.0)).expect("an answer").unwrap();
     super::block_on::block_on(stream.done()).unwrap();
 }
 
@@ -286,7 +286,7 @@ fn everything() {
     let sum = || {
         let forms: Vec<_> = world.devices().into_iter().map(|device| InPlace(on(device, &[1u32; 10]))).collect();
         let ranks = u32::try_from(forms.len()).unwrap();
-        let sums = world.all_reduce(forms, Op::Sum).wait_for(slower(20.0)).expect("an answer").unwrap();
+        let sums = world.all_reduce(forms, Op::Sum).wait_timeout(slower(20.0)).expect("an answer").unwrap();
         sums.iter().for_each(|sum| assert_eq!(values(sum), [ranks; 10]));
     };
     sum();
@@ -309,7 +309,7 @@ static KEPT: Mutex<Option<World>> = Mutex::new(None);
 extern "C" fn at_exit() {
     let world = KEPT.lock().unwrap().take().unwrap();
     // CUDA may have ended: all of it may be an error.
-    let barrier = world.barrier().wait_for(slower(20.0)).expect("an answer");
+    let barrier = world.barrier().wait_timeout(slower(20.0)).expect("an answer");
     println!("a barrier: {:?}", barrier.map(|all| all.len()).map_err(|failed| failed.error));
     println!("a rebuild: {:?}", world.rebuild(Members::Same));
     drop(world);
@@ -335,7 +335,7 @@ fn ends() {
                 let kept = keeps.then(|| {
                     let devices = Device::all().unwrap();
                     let world = World::new(&devices[..devices.len().min(2)]).unwrap();
-                    let waits = world.rank(0).unwrap().within(slower(0.2)).submit(requests::barrier());
+                    let waits = world.rank(0).unwrap().with_timeout(slower(0.2)).submit(requests::barrier());
                     (world, waits)
                 });
                 let last = move || {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::world::{Op, Overflow, Reason, Shutdown, WorldOptions, requests};
+use gpucomm::world::{Op, Overflow, Reason, WorldOptions, requests};
 use gpucomm::{Error, InPlace};
 
 use super::block_on::block_on;
@@ -18,7 +18,7 @@ fn a_queue_that_is_full() {
     let failed = refuses.all_reduce(InPlace(on(rank.device(), &[1u8])), Op::Sum).wait().unwrap_err();
     assert_eq!((failed.reason, values(&failed.buffers.unwrap())), (Reason::Full, vec![1]));
     let start = Instant::now();
-    let failed = rank.clone().within(Duration::from_millis(50)).submit(requests::barrier()).wait().unwrap_err();
+    let failed = rank.clone().with_timeout(Duration::from_millis(50)).submit(requests::barrier()).wait().unwrap_err();
     assert!(failed.reason == Reason::Full && start.elapsed() >= Duration::from_millis(50), "{failed}");
     // A future waits for room, and holds up nobody.
     std::thread::scope(|scope| {
@@ -42,7 +42,7 @@ fn what_waits_too_long() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
-    let failed = rank.clone().within(Duration::from_millis(50)).submit(requests::barrier()).wait().unwrap_err();
+    let failed = rank.clone().with_timeout(Duration::from_millis(50)).submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Late);
     assert!(matches!(failed.error, Error::Timeout { operation: "barrier", .. }), "{failed}");
     drop(let_go);
@@ -69,7 +69,7 @@ fn a_slow_rank_holds_up_no_other() {
 fn drained() {
     let world = world(2, WorldOptions::default());
     let (rank, barriers) = (world.rank(0).unwrap(), (0..50).map(|_| world.barrier()).collect::<Vec<_>>());
-    world.shutdown(Shutdown::Drain, slower(30.0)).unwrap();
+    world.close_timeout(slower(30.0)).unwrap();
     barriers.into_iter().for_each(|barrier| drop(barrier.wait().unwrap()));
     let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Closed);
@@ -85,8 +85,10 @@ fn aborted() {
     let rank = world.rank(0).unwrap();
     let waits = rank.all_reduce(InPlace(on(rank.device(), &[3u8])), Op::Sum);
     let queued = rank.submit(requests::barrier());
-    world.shutdown(Shutdown::Abort, slower(30.0)).unwrap();
-    assert!(waits.wait().unwrap_err().buffers.is_some());
+    world.abort("a test").unwrap();
+    let failed = waits.wait().unwrap_err();
+    assert!(failed.buffers.is_some());
+    assert!(matches!(&failed.error, Error::Aborted { reason, .. } if reason.contains("a test")), "{failed}");
     assert!(queued.wait().is_err());
 }
 
@@ -98,7 +100,7 @@ fn what_cannot_be_drained() {
     }
     let rank = world.rank(0).unwrap();
     let waits = rank.all_reduce(InPlace(on(rank.device(), &[3u8])), Op::Sum);
-    let error = world.shutdown(Shutdown::Drain, Duration::from_millis(300)).unwrap_err();
+    let error = world.close_timeout(Duration::from_millis(300)).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     assert!(waits.wait().unwrap_err().buffers.is_some());
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Lane, Members, Op, Phase, Rebuild, Shutdown, World, WorldOptions, requests};
+use gpucomm::world::{Lane, Members, Op, Phase, Rebuild, World, WorldOptions, requests};
 use gpucomm::{Device, DeviceBuffer, Error, InPlace, Launch, Stream};
 
 use super::support::{Killed, child, eventually, number, on, slower, until_rebuilt, values};
@@ -139,7 +139,7 @@ fn options(checked: bool, sequenced: bool) -> WorldOptions {
 }
 
 fn start(options: WorldOptions) -> (World, gpucomm::world::Rank) {
-    let launch = Launch::from_env().unwrap().within(slower(40.0));
+    let launch = Launch::from_env().unwrap().with_timeout(slower(40.0));
     // SAFETY: all ranks run this program, and what does not agree is found out.
     let world = unsafe { World::from_launch(&launch, options).unwrap() };
     let rank = world.rank(launch.rank()).unwrap();
@@ -154,7 +154,7 @@ fn together_here() {
         assert_eq!(values(&x), [size * round; 7]);
     }
     assert!(world.rank((rank.rank() + 1) % world.size()).is_err());
-    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    world.close_timeout(slower(20.0)).unwrap();
 }
 
 /// Rank 0 has a request enqueued that nobody else makes, which is answered then, and ends: it waits for the request in vain, and the
@@ -168,7 +168,7 @@ fn in_order() {
     if rank.rank() == 0 {
         let x = InPlace(on(rank.device(), &[1u32; 7]));
         rank.submit_in_order(requests::all_reduce(x, Op::Sum)).wait().unwrap();
-        let error = world.shutdown(Shutdown::Drain, slower(1.0)).unwrap_err();
+        let error = world.close_timeout(slower(1.0)).unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains("in order"), "{error}");
     } else {
         eventually("the world of the others has failed", || world.health().phase == Phase::Down);
@@ -195,7 +195,7 @@ fn lanes() {
             });
         }
     });
-    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    world.close_timeout(slower(20.0)).unwrap();
 }
 
 fn load() {
@@ -217,7 +217,7 @@ fn load() {
     let (done, seconds) = (world.metrics().done, start.elapsed().as_secs_f64());
     assert_eq!(done, u64::try_from(16 * rounds).unwrap());
     println!("rank {}: {done} requests, {:.0} a second", rank.rank(), done as f64 / seconds);
-    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    world.close_timeout(slower(20.0)).unwrap();
 }
 
 fn mismatch() {
@@ -264,7 +264,7 @@ fn lost() {
         assert_eq!(world.metrics().pending, 0);
         // What the others do is not owed to its end.
         std::thread::sleep(slower(5.0));
-        // There is no device on which it could be shut down.
+        // There is no device on which it could be closed.
         std::process::exit(0);
     }
     let down = Instant::now();
@@ -272,7 +272,7 @@ fn lost() {
     assert!(down.elapsed() < slower(4.0), "the others have waited for it: {:?}", down.elapsed());
     assert_eq!(world.size(), size - 1, "{:?}", world.health());
     at_work(&world);
-    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    world.close_timeout(slower(20.0)).unwrap();
 }
 
 fn killed(sequenced: bool) {
@@ -295,7 +295,7 @@ fn killed(sequenced: bool) {
     // Who was between two requests has lost none.
     assert_eq!(world.size(), size - 1, "{lost} lost, {:?}", world.health());
     at_work(&world);
-    world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    world.close_timeout(slower(20.0)).unwrap();
 }
 
 /// Those that are left do what they are asked.

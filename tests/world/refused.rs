@@ -128,9 +128,9 @@ fn a_rank_that_is_named_twice() {
     if world.size() < 2 {
         return;
     }
-    let rank = world.rank(0).unwrap().within(Duration::from_millis(100));
+    let rank = world.rank(0).unwrap().with_timeout(Duration::from_millis(100));
     let twice = world.submit_through(&[rank.clone(), rank], [requests::barrier(), requests::barrier()]);
-    let failed = twice.wait_for(slower(20.0)).expect("an answer").unwrap_err();
+    let failed = twice.wait_timeout(slower(20.0)).expect("an answer").unwrap_err();
     assert_eq!(failed.reason, Reason::Late, "{failed}");
     world.rebuild(Members::Same).unwrap();
     world.barrier().wait().unwrap();

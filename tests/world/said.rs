@@ -133,8 +133,8 @@ fn why_there_is_no_answer() {
     let old = "barrier: rank 0 of generation 1: the world is in generation 2, whose ranks World::rank gives";
     assert_eq!(said(&rank), old);
     let rank = world.rank(0).unwrap();
-    world.shutdown(gpucomm::world::Shutdown::Drain, slower(20.0)).unwrap();
-    assert_eq!(said(&rank), "barrier: the world was shut down");
+    world.close_timeout(slower(20.0)).unwrap();
+    assert_eq!(said(&rank), "barrier: the world was closed");
 }
 
 /// A completion whose drop panics, wherever the last request has it.
@@ -166,7 +166,10 @@ fn a_completion_whose_drop_panics() {
     world.rebuild(Members::Same).unwrap();
     let rank = world.rank(0).unwrap();
     let (_let_go, _held) = hold(&rank);
-    let late =
-        rank.within(Duration::from_millis(50)).submit(requests::barrier()).wait_for(slower(20.0)).expect("an answer");
+    let late = rank
+        .with_timeout(Duration::from_millis(50))
+        .submit(requests::barrier())
+        .wait_timeout(slower(20.0))
+        .expect("an answer");
     assert_eq!(late.unwrap_err().reason, Reason::Late);
 }

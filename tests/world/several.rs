@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Lane, Members, Phase, Shutdown, World, WorldOptions, requests};
+use gpucomm::world::{Lane, Members, Phase, World, WorldOptions, requests};
 use gpucomm::{Device, Result};
 
 use super::support::{eventually, slower, turn};
@@ -45,7 +45,7 @@ fn one_after_the_other() {
                 own.clone().lane(&Lane::new(name)).submit(requests::barrier()).wait().unwrap();
             }
             own.submit(requests::barrier()).wait().unwrap();
-            world.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+            world.close_timeout(slower(20.0)).unwrap();
         }
     });
 }

@@ -43,7 +43,8 @@ fn while_the_thread_is_held_up() {
         let forms = world.devices().into_iter().map(|device| InPlace(on(device, &[1u32; 9])));
         let sum = world.all_reduce(forms, Op::Sum);
         let held: Vec<_> = world.ranks().iter().map(hold).collect();
-        let sum = sum.wait_for(slower(10.0)).expect("an answer, though the threads of the ranks are held up").unwrap();
+        let sum =
+            sum.wait_timeout(slower(10.0)).expect("an answer, though the threads of the ranks are held up").unwrap();
         drop(sum);
         for (let_go, answer) in held {
             drop(let_go);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Answer, At, Lane, Phase, Reason, Request, Shutdown, World, WorldOptions};
+use gpucomm::world::{Answer, At, Lane, Phase, Reason, Request, World, WorldOptions};
 use gpucomm::{Device, Error, Result};
 
 use super::hooked_store::HookedStore;
@@ -138,7 +138,7 @@ fn of_which_the_store_removes_none_in_time() {
 
 /// The answer of a request that needs a turn of rank 0, which has left in good order.
 fn is_gone(answer: Answer<()>) {
-    let failed = answer.wait_for(slower(60.0)).expect("an answer at once").unwrap_err();
+    let failed = answer.wait_timeout(slower(60.0)).expect("an answer at once").unwrap_err();
     assert!(matches!(&failed.error, Error::Departed { operation: "nothing", rank: 0, .. }), "{failed}");
     assert_eq!(failed.reason, Reason::Closed);
 }
@@ -147,7 +147,7 @@ fn is_gone(answer: Answer<()>) {
 #[test]
 fn of_a_rank_that_has_left() {
     let Some(([first, second], _)) = two(|_, _, _| Ok(())) else { return };
-    let rank = second.rank(1).unwrap().within(slower(600.0));
+    let rank = second.rank(1).unwrap().with_timeout(slower(600.0));
     let lanes = [Lane::new("both"), Lane::of("own", [1]).unwrap()];
     let ask = |lane: usize| rank.clone().lane(&lanes[lane]).submit(Nothing);
     // The turns of these are in the log before rank 0 leaves.
@@ -157,7 +157,7 @@ fn of_a_rank_that_has_left() {
         answer.wait().unwrap();
     }
     let waits = [ask(0), rank.submit(Nothing)];
-    first.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
+    first.close_timeout(slower(20.0)).unwrap();
     done.into_iter().for_each(|answer| answer.wait().unwrap());
     waits.into_iter().for_each(is_gone);
     // It is known now.
@@ -179,8 +179,8 @@ fn of_a_rank_whose_end_the_store_does_not_take_at_once() {
     });
     let Some(([first, second], _exchanges)) = worlds else { return };
     together([&first, &second]);
-    first.shutdown(Shutdown::Drain, slower(20.0)).unwrap();
-    is_gone(second.rank(1).unwrap().within(slower(600.0)).submit(Nothing));
+    first.close_timeout(slower(20.0)).unwrap();
+    is_gone(second.rank(1).unwrap().with_timeout(slower(600.0)).submit(Nothing));
     assert_eq!((REFUSED.load(Ordering::Relaxed), second.health().phase), (3, Phase::Up));
 }
 
@@ -204,7 +204,7 @@ fn a_world_that_has_ended_uses_its_store_no_more() {
                     if by_drop {
                         drop(world);
                     } else {
-                        world.shutdown(Shutdown::Drain, slower(10.0)).unwrap();
+                        world.close_timeout(slower(10.0)).unwrap();
                     }
                 });
             }

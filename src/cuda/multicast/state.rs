@@ -125,13 +125,13 @@ impl<S: Stage> Multicast<S> {
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
-    /// let multicast = Multicast::single_process(&Device::all()?, 1 << 20)?.within(Duration::from_secs(10));
+    /// let multicast = Multicast::single_process(&Device::all()?, 1 << 20)?.with_timeout(Duration::from_secs(10));
     /// # drop(multicast);
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn within(mut self, timeout: Duration) -> Self {
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.object_mut().timeout = Some(timeout);
         self
     }

@@ -72,7 +72,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// The future ends with those of [`Stream::wait`]. A rank of [`Clique::spmd`](crate::Clique::spmd) that has left is told at the deadline
+    /// The future ends with those of [`Stream::synchronize_timeout`]. A rank of [`Clique::spmd`](crate::Clique::spmd) that has left is told at the deadline
     /// only where the future is not polled meanwhile by the thread that runs the program.
     pub fn done(&self) -> Done {
         self.done_for("Stream::done", default_timeout())
@@ -88,7 +88,7 @@ impl Stream {
     /// # use std::task::{Context, Poll, Waker};
     /// let mut x = DeviceBuffer::<f32>::zeroed(&stream, 1000)?;
     /// x.fill(&stream, 1.0)?;
-    /// let done = stream.done_within(Duration::from_secs(10));
+    /// let done = stream.done_timeout(Duration::from_secs(10));
     /// // Awaited by any executor: `done.await?`.
     /// # let mut done = std::pin::pin!(done);
     /// # let waker = Waker::noop();
@@ -99,8 +99,8 @@ impl Stream {
     ///
     /// # Errors
     /// As there.
-    pub fn done_within(&self, timeout: Duration) -> Done {
-        self.done_for("Stream::done_within", timeout)
+    pub fn done_timeout(&self, timeout: Duration) -> Done {
+        self.done_for("Stream::done_timeout", timeout)
     }
 
     fn done_for(&self, operation: &'static str, timeout: Duration) -> Done {

@@ -169,7 +169,7 @@ impl Event {
     /// ```
     ///
     /// # Errors
-    /// As [`Event::wait`], but for the timeout.
+    /// As [`Event::synchronize_timeout`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
         const OPERATION: &str = "Event::query";
         self.0.device.ready(OPERATION)?;
@@ -192,7 +192,7 @@ impl Event {
     /// # fn main() -> gpucomm::Result<()> {
     /// # let stream = Stream::new(Device::new(0)?)?;
     /// let event = stream.record()?;
-    /// match event.wait(Duration::from_secs(10)) {
+    /// match event.synchronize_timeout(Duration::from_secs(10)) {
     ///     Ok(()) => println!("done"),
     ///     Err(Error::Timeout { .. }) => println!("the stream is late"),
     ///     Err(error) => return Err(error),
@@ -204,14 +204,14 @@ impl Event {
     /// # Errors
     /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`]; what CUDA says,
     /// failures of earlier work on the device among others.
-    pub fn wait(&self, timeout: Duration) -> Result<()> {
-        self.0.wait("Event::wait", timeout)?.block()
+    pub fn synchronize_timeout(&self, timeout: Duration) -> Result<()> {
+        self.0.wait("Event::synchronize_timeout", timeout)?.block()
     }
 
     /// Wraps `cudaEventQuery`: waits until the event is reached, but no longer than the default timeout.
     ///
     /// # Errors
-    /// As [`Event::wait`].
+    /// As [`Event::synchronize_timeout`].
     pub fn synchronize(&self) -> Result<()> {
         self.0.wait("Event::synchronize", default_timeout())?.block()
     }
@@ -236,7 +236,7 @@ impl Event {
     /// ```
     ///
     /// # Errors
-    /// The future ends with those of [`Event::wait`].
+    /// The future ends with those of [`Event::synchronize_timeout`].
     pub fn done(&self) -> Done {
         Done::of(self.0.wait("Event::done", default_timeout()))
     }
@@ -250,7 +250,7 @@ impl Event {
     /// # let stream = Stream::new(Device::new(0)?)?;
     /// # use std::task::{Context, Poll, Waker};
     /// async fn soon(event: &Event) -> gpucomm::Result<()> {
-    ///     event.done_within(Duration::from_secs(5)).await
+    ///     event.done_timeout(Duration::from_secs(5)).await
     /// }
     /// # let event = stream.record()?;
     /// # let mut future = std::pin::pin!(soon(&event));
@@ -261,8 +261,8 @@ impl Event {
     ///
     /// # Errors
     /// As there.
-    pub fn done_within(&self, timeout: Duration) -> Done {
-        Done::of(self.0.wait("Event::done_within", timeout))
+    pub fn done_timeout(&self, timeout: Duration) -> Done {
+        Done::of(self.0.wait("Event::done_timeout", timeout))
     }
 
     /// Wraps `cudaEventElapsedTime`: the time from `start` to this event, to about half a microsecond.

@@ -522,7 +522,7 @@ mod tests {
         };
         let time = Duration::from_millis(50);
         let let_go = held_up();
-        assert!(matches!(stream.wait(time), Err(Error::Timeout { .. })));
+        assert!(matches!(stream.synchronize_timeout(time), Err(Error::Timeout { .. })));
         assert!(stream.may_be_given_up_after() >= time);
         drop(let_go);
         stream.synchronize().unwrap();

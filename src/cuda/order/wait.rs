@@ -31,7 +31,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// As [`Stream::wait`], but for the timeout.
+    /// As [`Stream::synchronize_timeout`], but for the timeout.
     pub fn query(&self) -> Result<bool> {
         const OPERATION: &str = "Stream::query";
         self.ready(OPERATION)?;
@@ -88,7 +88,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// As [`Stream::wait`].
+    /// As [`Stream::synchronize_timeout`].
     pub fn synchronize(&self) -> Result<()> {
         self.wait_until("Stream::synchronize", &Deadline::after(default_timeout()))
     }
@@ -105,7 +105,7 @@ impl Stream {
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let stream = Stream::new(Device::new(0)?)?;
-    /// match stream.wait(Duration::from_secs(10)) {
+    /// match stream.synchronize_timeout(Duration::from_secs(10)) {
     ///     Ok(()) => println!("all is done"),
     ///     Err(Error::Timeout { .. }) => println!("something hangs"),
     ///     Err(error) => return Err(error),
@@ -118,8 +118,8 @@ impl Stream {
     /// [`Timeout`](crate::Error::Timeout); why an operation of a communicator has failed, such as [`Aborted`](crate::Error::Aborted);
     /// [`InvalidUsage`](crate::Error::InvalidUsage) where a host function of the stream has panicked since the last wait; what CUDA
     /// says, failures of earlier work on the device among others.
-    pub fn wait(&self, timeout: Duration) -> Result<()> {
-        self.wait_until("Stream::wait", &Deadline::after(timeout))
+    pub fn synchronize_timeout(&self, timeout: Duration) -> Result<()> {
+        self.wait_until("Stream::synchronize_timeout", &Deadline::after(timeout))
     }
 
     /// The wait of `operation`.
@@ -172,7 +172,7 @@ impl Stream {
     /// # fn main() -> gpucomm::Result<()> {
     /// # let clique = Clique::init_all(&Device::all()?)?;
     /// let streams: Vec<_> = clique.ranks().iter().map(|rank| Stream::new(rank.device())).collect::<gpucomm::Result<_>>()?;
-    /// clique.barrier(&streams)?;
+    /// clique.barrier_on_stream(&streams)?;
     /// clique.abort("it is over");
     /// // The barrier was not waited for, and so it has failed.
     /// assert!(streams[0].synchronize().is_err());

@@ -82,15 +82,15 @@ fn timeouts_say_what_is_waited_for() {
     let event = stream.record().unwrap();
     other.wait_event(&event).unwrap();
 
-    assert_tells(stream.wait(SHORT));
-    assert_tells(event.wait(SHORT));
-    assert_tells(other.wait(SHORT));
-    assert_tells(x.as_slice().copy_to_slice_within(&other, &mut [0, 0], SHORT));
+    assert_tells(stream.synchronize_timeout(SHORT));
+    assert_tells(event.synchronize_timeout(SHORT));
+    assert_tells(other.synchronize_timeout(SHORT));
+    assert_tells(x.as_slice().copy_to_slice_timeout(&other, &mut [0, 0], SHORT));
     drop(busy);
     assert_eq!(pinned.as_slice().unwrap(), [1, 2]);
     // What was seen to be done waits for nothing.
     let _busy = Busy::keep(&stream);
-    match stream.wait(SHORT) {
+    match stream.synchronize_timeout(SHORT) {
         Err(Error::Timeout { detail, .. }) => assert!(!detail.contains("operation"), "{detail}"),
         other => panic!("{other:?}"),
     }
@@ -125,8 +125,8 @@ fn a_failure_is_told_when_nobody_writes_any_more() {
         assert_eq!(worker.gone.load(Ordering::Relaxed), is);
     };
     let waits: [&dyn Fn(Duration) -> Result<()>; 3] =
-        [&|timeout| stream.wait(timeout), &|timeout| event.wait(timeout), &|timeout| {
-            x.as_slice().copy_to_slice_within(&other, &mut [0, 0], timeout)
+        [&|timeout| stream.synchronize_timeout(timeout), &|timeout| event.synchronize_timeout(timeout), &|timeout| {
+            x.as_slice().copy_to_slice_timeout(&other, &mut [0, 0], timeout)
         }];
     for wait in waits {
         // A wait takes no longer than it may.
@@ -145,9 +145,9 @@ fn a_failure_is_told_when_nobody_writes_any_more() {
     }
     // What is overwritten too early may be overwritten once more.
     x.fill(&other, 3).unwrap();
-    assert!(x.as_slice().copy_to_slice_within(&other, &mut [0, 0], SHORT).is_err());
+    assert!(x.as_slice().copy_to_slice_timeout(&other, &mut [0, 0], SHORT).is_err());
     x.copy_from_slice(&other, &[3, 3]).unwrap();
-    assert!(x.as_slice().copy_to_slice_within(&other, &mut [0, 0], SHORT).is_err());
+    assert!(x.as_slice().copy_to_slice_timeout(&other, &mut [0, 0], SHORT).is_err());
     let start = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -77,13 +77,13 @@ impl C10dPlace {
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// // No server is there.
-    /// let place = C10dPlace::new("127.0.0.1:9").within(Duration::from_millis(100));
+    /// let place = C10dPlace::new("127.0.0.1:9").with_timeout(Duration::from_millis(100));
     /// assert!(matches!(place.connect(1, 2), Err(Error::Timeout { .. })));
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn within(mut self, timeout: Duration) -> Self {
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }

@@ -45,7 +45,7 @@ use crate::exchange::tcp::Tcp;
 /// let id = UniqueId::shared(&exchange)?;
 /// // SAFETY: all ranks of the communicator run this program, and so issue the same operations in the same order.
 /// let comm = unsafe { Communicator::init_rank(device, exchange.size(), &id, exchange.rank())? };
-/// comm.wait_at_barrier(&Stream::new(device)?)?;
+/// comm.barrier(&Stream::new(device)?)?;
 /// # Ok(())
 /// # }
 /// ```
@@ -64,10 +64,10 @@ impl PmixPlace {
     /// Wraps `PMIx_Init`, `PMIx_Put` or `PMIx_Get`: a place for all ranks of the job of this
     /// process, with their ranks there.
     ///
-    /// It waits for the [default timeout](crate::default_timeout); see [`within`](Self::within).
+    /// It waits for the [default timeout](crate::default_timeout); see [`new_timeout`](Self::new_timeout).
     ///
     /// # Errors
-    /// As [`within`](Self::within).
+    /// As [`new_timeout`](Self::new_timeout).
     pub fn new() -> Result<Self> {
         Self::make("PmixPlace::new", default_timeout())
     }
@@ -81,7 +81,7 @@ impl PmixPlace {
     /// # use gpucomm::Error;
     /// # use gpucomm::exchange::PmixPlace;
     /// # use std::time::Duration;
-    /// match PmixPlace::within(Duration::from_secs(60)) {
+    /// match PmixPlace::new_timeout(Duration::from_secs(60)) {
     ///     Ok(place) => println!("rank {} of {}", place.rank(), place.size()),
     ///     Err(error) => eprintln!("{error}"),
     /// }
@@ -93,8 +93,8 @@ impl PmixPlace {
     /// process has met its job already, or rank 0 cannot listen; [`Error::Departed`] where PMIx tells
     /// that a rank has ended; [`Error::Timeout`] where PMIx does not answer, or rank 0 does not
     /// come.
-    pub fn within(timeout: Duration) -> Result<Self> {
-        Self::make("PmixPlace::within", timeout)
+    pub fn new_timeout(timeout: Duration) -> Result<Self> {
+        Self::make("PmixPlace::new_timeout", timeout)
     }
 
     fn make(operation: &'static str, timeout: Duration) -> Result<Self> {
@@ -147,7 +147,7 @@ impl PmixPlace {
     /// # Errors
     /// [`Error::Timeout`] where rank 0 cannot be reached at any of its addresses, or a rank does
     /// not come: it lists them; [`Error::Departed`] where PMIx tells that one has ended; those of
-    /// [`Exchange::join_within`].
+    /// [`Exchange::join_timeout`].
     pub fn join(self) -> Result<Exchange> {
         let operation = "PmixPlace::join";
         let Self { rank, size, host, timeout, .. } = self;
@@ -171,7 +171,7 @@ impl PmixPlace {
             }
         };
         let meeting = Arc::new(MeetingStore::new(operation, tcp));
-        let exchange = Exchange::join_within(Arc::clone(&meeting), timeout)?;
+        let exchange = Exchange::join_timeout(Arc::clone(&meeting), timeout)?;
         meeting.all_have_met();
         drop(self.session);
         Ok(exchange)

@@ -48,7 +48,7 @@ impl TcpPlace {
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// let server = TcpPlace::new("127.0.0.1:0").job("a").serve(2)?;
-    /// let other = TcpPlace::new(server.address()).job("b").within(Duration::from_secs(2));
+    /// let other = TcpPlace::new(server.address()).job("b").with_timeout(Duration::from_secs(2));
     /// assert!(other.connect(1, 2).is_err());
     /// # Ok(())
     /// # }
@@ -78,7 +78,7 @@ impl TcpPlace {
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// let server = TcpPlace::new("127.0.0.1:0").secret("of this job").serve(2)?;
-    /// let place = TcpPlace::new(server.address()).within(Duration::from_secs(5));
+    /// let place = TcpPlace::new(server.address()).with_timeout(Duration::from_secs(5));
     /// assert!(place.clone().secret("of this job").connect(1, 2).is_ok());
     /// // A rank with another secret, or without one, is refused.
     /// for refused in [place.clone().secret([1, 2, 3]), place] {
@@ -104,13 +104,13 @@ impl TcpPlace {
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// // No server is there.
-    /// let place = TcpPlace::new("127.0.0.1:9").within(Duration::from_millis(100));
+    /// let place = TcpPlace::new("127.0.0.1:9").with_timeout(Duration::from_millis(100));
     /// assert!(matches!(place.connect(1, 2), Err(Error::Timeout { .. })));
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn within(mut self, timeout: Duration) -> Self {
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }

@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn a_server_that_was_frozen_hears_of_attempts_that_are_over() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = TcpPlace::new(listener.local_addr().unwrap().to_string()).within(Duration::from_secs(60));
+        let place = TcpPlace::new(listener.local_addr().unwrap().to_string()).with_timeout(Duration::from_secs(60));
         let rank = std::thread::spawn(move || place.connect(0, 1).unwrap());
         // Longer than one attempt lasts in tests.
         std::thread::sleep(Duration::from_millis(1500));

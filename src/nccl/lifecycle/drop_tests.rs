@@ -46,7 +46,7 @@ fn a_long_timeout_makes_a_drop_no_longer() {
     let (stream, (open, opened)) = (Stream::new(device).unwrap(), channel::<()>());
     clique.rank(0).all_reduce_scalar(1u32, ReduceOp::Sum, &stream).unwrap();
     stream.launch_host(move || _ = opened.recv()).unwrap();
-    clique.rank(0).barrier(&stream).unwrap();
+    clique.rank(0).barrier_on_stream(&stream).unwrap();
     timeouts::Wait { start: Instant::now(), spent: GRACE - LEFT }.record_timeout();
     let begin = Instant::now();
     drop(clique);

@@ -34,6 +34,6 @@ fn no_communicator_starts_while_the_gate_of_its_device_is_shut() {
         assert!(matches!(late, Error::Timeout { .. }) && late.to_string().contains("frees a communicator"), "{late}");
     }
     drop(shut);
-    start().unwrap().close(SOON).unwrap();
-    clique.close(SOON).unwrap();
+    start().unwrap().close_timeout(SOON).unwrap();
+    clique.close_timeout(SOON).unwrap();
 }

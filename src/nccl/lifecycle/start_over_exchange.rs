@@ -103,7 +103,7 @@ pub(crate) fn one_rank(
     options: &InitOptions,
     ready: Result<()>,
 ) -> Result<(Arc<Inner>, UniqueId)> {
-    let exchange = exchange.within(options.timeout);
+    let exchange = exchange.with_timeout(options.timeout);
     let own = ready.and_then(|()| settings(operation, options)).and_then(|own| {
         let threads = Threads::start(operation, device, own.is_checked)?;
         let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };

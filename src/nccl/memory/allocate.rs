@@ -355,7 +355,7 @@ fn zero(operation: &'static str, memory: &[Memory<'_>]) -> Result<()> {
         SliceMut::<u8>::of(&shown, shown.address(), size.pages).fill_for(operation, &stream, 0)?;
         streams.push((stream, inner.timeout()));
     }
-    streams.iter().try_for_each(|(stream, timeout)| stream.wait(*timeout))
+    streams.iter().try_for_each(|(stream, timeout)| stream.synchronize_timeout(*timeout))
 }
 
 /// Frees the memory of windows that all ranks have dropped. All ranks must call this.

@@ -98,7 +98,7 @@ impl UniqueId {
     ///     let id = UniqueId::shared(exchange)?;
     ///     // SAFETY: all ranks of the exchange run this program, and so issue the same operations in the same order.
     ///     let comm = unsafe { Communicator::init_rank(device, exchange.size(), &id, exchange.rank())? };
-    ///     comm.wait_at_barrier(&Stream::new(device)?)
+    ///     comm.barrier(&Stream::new(device)?)
     /// }
     /// ```
     ///

@@ -217,10 +217,10 @@ impl ContextBuilder {
     /// ```
     ///
     /// # Errors
-    /// As [`MpiPlace::within`](crate::exchange::MpiPlace::within), and as its `join`.
+    /// As [`MpiPlace::new_timeout`](crate::exchange::MpiPlace::new_timeout), and as its `join`.
     #[cfg(feature = "mpi")]
     pub fn mpi(self, comm: &mpi::topology::SimpleCommunicator) -> Result<Self> {
-        let exchange = crate::exchange::MpiPlace::within(comm, self.limit())?.join()?;
+        let exchange = crate::exchange::MpiPlace::new_timeout(comm, self.limit())?.join()?;
         Ok(self.exchange(&exchange))
     }
 

@@ -152,8 +152,8 @@ fn session(address: SocketAddr, pe: usize, n_pes: usize, limit: Duration) -> Res
     if address.port() == 0 {
         return Err(Error::argument(INIT, "address", "a port that all PEs know", address));
     }
-    let place = TcpPlace::new(address.to_string()).job("a session of NVSHMEM").within(limit);
-    let exchange = Exchange::join_within(place.store(pe, n_pes)?, limit)?;
+    let place = TcpPlace::new(address.to_string()).job("a session of NVSHMEM").with_timeout(limit);
+    let exchange = Exchange::join_timeout(place.store(pe, n_pes)?, limit)?;
     let id = ContextUniqueId::shared_for_start(&exchange)?;
     exchange.barrier()?;
     Ok(id)

@@ -240,12 +240,12 @@ mod tests {
         let notes = |exchange: Result<Exchange>| Notes::new(&exchange.unwrap(), b"a start").unwrap();
         let (met, have_met) = channel::<()>();
         let ends = thread::spawn(move || {
-            let _notes = notes(Exchange::join_within(server, LIMIT));
+            let _notes = notes(Exchange::join_timeout(server, LIMIT));
             let _ = have_met.recv();
             // A server that a panic drops waits for no client.
             std::panic::resume_unwind(Box::new("on purpose"));
         });
-        let second = notes(client.connect(1, 2).and_then(|store| Exchange::join_within(store, LIMIT)));
+        let second = notes(client.connect(1, 2).and_then(|store| Exchange::join_timeout(store, LIMIT)));
         drop(met);
         ends.join().expect_err("it panics");
         let found = Deadline::after(LIMIT).until(|| Ok(second.absent(&[0], true))).unwrap();

@@ -12,7 +12,7 @@ use crate::world::world::World;
 #[derive(Debug)]
 struct Barrier;
 
-/// Returns [`barrier`](crate::Communicator::barrier) as a request. It is answered when all ranks have come to it.
+/// Returns a [barrier](crate::Communicator::barrier_on_stream) as a request. It is answered when all ranks have come to it.
 pub fn barrier() -> impl Request<Back = ()> {
     Barrier
 }
@@ -39,7 +39,7 @@ impl Request for Barrier {
     }
 
     fn record<'a>(&'a mut self, at: &At<'a>, group: &mut Group<'a>) -> Result<()> {
-        group.barrier(at.communicator(), at.stream())
+        group.barrier_on_stream(at.communicator(), at.stream())
     }
 
     fn into_back(self) {}

@@ -29,7 +29,7 @@ mod close_under_buffer {
 
     fn order(comm: Communicator, stream: &Stream) -> Result<Vec<f32>> {
         let buffer = comm.alloc::<f32>(stream, 8)?;
-        comm.close(gpucomm::default_timeout())?;
+        comm.close()?;
         buffer.to_vec(stream)
     }
 }
@@ -40,7 +40,7 @@ mod close_under_registration {
 
     fn order(comm: Communicator, buffer: &DeviceBuffer<f32>) -> Result<bool> {
         let registered = comm.register(buffer)?;
-        comm.close(gpucomm::default_timeout())?;
+        comm.close()?;
         Ok(registered.without_effect().is_none())
     }
 }
@@ -51,7 +51,7 @@ mod close_under_window {
 
     fn order(comm: Communicator, buffer: &DeviceBuffer<f32>) -> Result<bool> {
         let window = comm.window(buffer)?;
-        comm.close(gpucomm::default_timeout())?;
+        comm.close()?;
         Ok(window.unsupported().is_none())
     }
 }
@@ -94,7 +94,7 @@ mod communicator_used_after_into_raw {
 
     fn give(comm: Communicator, stream: &Stream) -> Result<()> {
         let _raw = comm.into_raw()?;
-        comm.barrier(stream)
+        comm.barrier_on_stream(stream)
     }
 }
 

@@ -185,14 +185,14 @@ mod sum_without_room_for_it {
 }
 
 mod world_used_after_its_end {
-    //! A world that was shut down has no ranks.
+    //! A world that was closed has no ranks.
     use std::time::Duration;
 
     use gpucomm::Result;
-    use gpucomm::world::{Shutdown, World};
+    use gpucomm::world::World;
 
     fn after(world: World) -> Result<()> {
-        world.shutdown(Shutdown::Drain, Duration::from_secs(1))?;
+        world.close_timeout(Duration::from_secs(1))?;
         world.barrier().wait()?;
         Ok(())
     }

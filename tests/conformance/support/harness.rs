@@ -219,7 +219,7 @@ impl Rig {
 
     /// Closes the communicators within the default deadline.
     pub fn close(self) {
-        self.clique.close(gpucomm::default_timeout()).expect("close");
+        self.clique.close_timeout(gpucomm::default_timeout()).expect("close");
     }
 }
 

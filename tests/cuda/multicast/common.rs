@@ -50,7 +50,7 @@ fn one_is_not_done() {
         if rank.exchange.rank() == 0 {
             let gate = Gate::close(&stream);
             fill(&stream, &mut object.ptr::<u8>(stream.device()).unwrap(), 6);
-            let error = object.within(Duration::from_millis(50)).close().unwrap_err();
+            let error = object.with_timeout(Duration::from_millis(50)).close().unwrap_err();
             assert!(matches!(error, Error::Timeout { operation: "Multicast::close", .. }), "{error}");
             rank.exchange.barrier().unwrap();
             gate.open();

@@ -138,7 +138,7 @@ fn a_bind_that_does_not_return() {
         // SAFETY: it was made so, and nobody else releases it; that the second device is missing is found.
         let complete = unsafe { Multicast::from_raw(handle, &properties, &[a]) }.unwrap();
         let start = Instant::now();
-        let complete = complete.within(Duration::from_millis(200));
+        let complete = complete.with_timeout(Duration::from_millis(200));
         let error = complete.bind(BindSource::memory(&memory)).unwrap_err();
         assert!(matches!(error, Error::Timeout { operation: "Multicast::bind", .. }), "{error}");
         assert!(error.to_string().contains("before all devices were added"), "{error}");
@@ -174,13 +174,13 @@ fn a_bind_that_ends_late() {
             let result = if mapped_before {
                 let mut object = mapped(2, 2 * GRAIN).0;
                 object.unbind(device, 0).unwrap();
-                let mut object = object.within(Duration::ZERO);
+                let mut object = object.with_timeout(Duration::ZERO);
                 object.bind_more(part)
             } else {
                 complete(2, GRAIN)
-                    .within(Duration::ZERO)
+                    .with_timeout(Duration::ZERO)
                     .bind(part)
-                    .map(|bound| bound.within(crate::LONG).close().unwrap())
+                    .map(|bound| bound.with_timeout(crate::LONG).close().unwrap())
             };
             if let Err(error) = result {
                 assert!(matches!(error, Error::Timeout { .. }), "{error}");

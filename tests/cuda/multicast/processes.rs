@@ -72,9 +72,9 @@ fn rank(name: &str, settings: &[&str], timeout: Duration) -> (Rank, Option<Other
         (0, Some(Others { place: place.clone(), all }), place)
     };
     let store = Directory::open(place.join("x"), me, size).unwrap();
-    let exchange = Exchange::join_within(store, LONG).unwrap();
-    let socket = FdSocket::new(&exchange.within(timeout), &place).unwrap();
-    (Rank { me, exchange: exchange.within(timeout), socket }, others)
+    let exchange = Exchange::join_timeout(store, LONG).unwrap();
+    let socket = FdSocket::new(&exchange.with_timeout(timeout), &place).unwrap();
+    (Rank { me, exchange: exchange.with_timeout(timeout), socket }, others)
 }
 
 #[test]

@@ -42,11 +42,11 @@ pub fn ranks<T: Send>(size: usize, timeout: Duration, each: impl Fn(Rank) -> T +
     let place = Threads::new(size);
     std::thread::scope(|scope| {
         let run = |rank: usize| {
-            let exchange = Exchange::join_within(place.store(rank).unwrap(), LONG).unwrap();
+            let exchange = Exchange::join_timeout(place.store(rank).unwrap(), LONG).unwrap();
             // So that what follows is not late because of this.
-            exchange.within(LONG).barrier().unwrap();
-            let socket = FdSocket::new(&exchange.within(timeout), std::env::temp_dir()).unwrap();
-            each(Rank { exchange: exchange.within(timeout), socket })
+            exchange.with_timeout(LONG).barrier().unwrap();
+            let socket = FdSocket::new(&exchange.with_timeout(timeout), std::env::temp_dir()).unwrap();
+            each(Rank { exchange: exchange.with_timeout(timeout), socket })
         };
         let run = Arc::new(run);
         let threads: Vec<_> = (0..size)

@@ -100,7 +100,7 @@ fn a_wait_for_the_system_is_bounded() {
         let properties = gpucomm::cuda::multicast::ObjectProperties::new(2, GRAIN);
         let building = Multicast::create(&properties).unwrap();
         let start = std::time::Instant::now();
-        let mut building = building.within(Duration::from_millis(50));
+        let mut building = building.with_timeout(Duration::from_millis(50));
         assert_refused(building.add(devices(1)[0]), "cuMulticastAddDevice", Refusal::NotReady);
         // All attempts would take more than twice as long.
         assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());

@@ -77,7 +77,7 @@ fn an_end_while_a_device_writes() {
         return;
     }
     let (object, memory) = mapped(2, GRAIN);
-    let object = object.within(Duration::from_millis(50));
+    let object = object.with_timeout(Duration::from_millis(50));
     let own: Vec<DeviceBuffer<u8>> = memory.into_iter().map(buffer).collect();
     let stream = Stream::new(devices(2)[1]).unwrap();
     let gate = Gate::close(&stream);
@@ -96,7 +96,7 @@ fn an_unbind_while_a_device_writes() {
         return;
     }
     let (object, memory) = mapped(2, GRAIN);
-    let mut object = object.within(Duration::from_millis(50));
+    let mut object = object.with_timeout(Duration::from_millis(50));
     let own: Vec<DeviceBuffer<u8>> = memory.into_iter().map(buffer).collect();
     let stream = Stream::new(devices(2)[1]).unwrap();
     let gate = Gate::close(&stream);
@@ -106,7 +106,7 @@ fn an_unbind_while_a_device_writes() {
     gate.open();
     stream.synchronize().unwrap();
     assert_eq!((values(&own[0])[GRAIN - 1], values(&own[1])[GRAIN - 1]), (4, 4));
-    let mut object = object.within(crate::LONG);
+    let mut object = object.with_timeout(crate::LONG);
     object.unbind(devices(1)[0], 0).unwrap();
     object.close().unwrap();
 }

@@ -38,7 +38,7 @@ fn other(name: &str, place: &Path) -> Child {
 
 /// The exchange of the two processes of a test, and this process's end of its socket.
 fn join(place: &Path, rank: usize, timeout: Duration) -> (Exchange, FdSocket) {
-    let exchange = Exchange::join_within(Directory::open(place.join("x"), rank, 2).unwrap(), timeout).unwrap();
+    let exchange = Exchange::join_timeout(Directory::open(place.join("x"), rank, 2).unwrap(), timeout).unwrap();
     let socket = FdSocket::new(&exchange, place).unwrap();
     (exchange, socket)
 }
@@ -182,8 +182,8 @@ fn a_process_that_never_sends() {
     const NAME: &str = "vmm::processes::a_process_that_never_sends";
     const SOON: Duration = Duration::from_secs(3);
     let join = |place: &Path, rank| {
-        let exchange = Exchange::join_within(Directory::open(place.join("x"), rank, 2).unwrap(), LONG).unwrap();
-        let socket = FdSocket::new(&exchange.within(SOON), place);
+        let exchange = Exchange::join_timeout(Directory::open(place.join("x"), rank, 2).unwrap(), LONG).unwrap();
+        let socket = FdSocket::new(&exchange.with_timeout(SOON), place);
         (exchange, socket.unwrap())
     };
     if let Some(place) = place_of(NAME) {

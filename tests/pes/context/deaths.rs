@@ -406,7 +406,7 @@ fn one_that_is_stopped() {
             hurry();
             println!("{}", ctx.alloc::<u32>(4).map(drop).expect_err("PE 1 does not come in time"));
             // Nobody ends before all were told.
-            let exchange = seat.exchange.within(slower(SOON));
+            let exchange = seat.exchange.with_timeout(slower(SOON));
             exchange.set(&format!("told/{}", seat.pe), b"").unwrap();
             if seat.pe == 0 {
                 exchange.get_from(2, "told/2").unwrap();

@@ -603,7 +603,7 @@ fn an_end_after_a_wait_in_vain() {
         let stream = Stream::new(seat.device).unwrap();
         let signals = ctx.alloc_signals(1).unwrap();
         ctx.on(&stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, ()).unwrap();
-        let error = stream.wait(limit).expect_err("the signal does not come");
+        let error = stream.synchronize_timeout(limit).expect_err("the signal does not come");
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         drop(signals);
         let begin = Instant::now();
@@ -629,7 +629,7 @@ fn an_end_after_a_wait_in_vain_for_another_stream() {
         let (from, to) = (ctx.alloc::<u32>(16).unwrap(), ctx.alloc::<u32>(16).unwrap());
         let (let_go, until) = channel::<()>();
         first.launch_host(move || _ = until.recv()).unwrap();
-        let error = first.wait(limit * 3 / 4).expect_err("it is held up");
+        let error = first.synchronize_timeout(limit * 3 / 4).expect_err("it is held up");
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         second.launch_host(move || std::thread::sleep(limit * 3 / 8)).unwrap();
         ctx.on(&second).put(&to, &from, Pe(0)).unwrap();

@@ -111,7 +111,7 @@ fn one_that_is_killed_before_a_barrier_on_a_stream() {
             }
             // Where PEs share a device, the library waits for the others on the thread: the watchdog's matter.
             ctx.on(&stream).barrier_all().unwrap();
-            let error = stream.wait(slower(2.0)).expect_err("PE 0 has died");
+            let error = stream.synchronize_timeout(slower(2.0)).expect_err("PE 0 has died");
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             let lost = ctx.reclaim().expect_err("PE 0 has died");
             assert!(matches!(lost, Error::Departed { .. } | Error::Timeout { .. } | Error::Aborted { .. }), "{lost:?}");

@@ -129,7 +129,7 @@ fn round(seat: &Seat, number: u64) {
         stream.synchronize().expect("the fills");
         gate.open();
         for ((late, copy), one) in kept.iter().zip(&all) {
-            late.wait(slower(20.0)).unwrap_or_else(|error| panic!("{what}: {error}"));
+            late.synchronize_timeout(slower(20.0)).unwrap_or_else(|error| panic!("{what}: {error}"));
             same(&what, &copy.to_vec(late).expect("a copy"), &vec![LATE; one.len]);
         }
         for (memory, len) in next.iter().zip(&lens) {
@@ -183,7 +183,7 @@ fn an_end_beside_stuck_work() {
         assert_eq!(copy.to_vec(&stream).expect("a copy"), [1; 100]);
         assert!(begin.elapsed() < slower(3.0), "{:?}", begin.elapsed());
         drop(gate);
-        other.wait(slower(20.0)).expect("work that is not stuck any more");
+        other.synchronize_timeout(slower(20.0)).expect("work that is not stuck any more");
         seat.meet();
     });
 }

@@ -76,7 +76,7 @@ fn a_scope_beside_one_behind_a_wait() {
         assert!(!stream.query().unwrap());
         ctx.on(&third).signal_op(signals.at(0), SignalOp::Set(1), me).unwrap();
         for stream in [stream, &other] {
-            stream.wait(here.seat.limit()).unwrap();
+            stream.synchronize_timeout(here.seat.limit()).unwrap();
         }
         assert_eq!((behind.to_vec(stream).unwrap(), beside.to_vec(stream).unwrap()), (vec![1; 64], vec![2; 64]));
         here.settle();

@@ -104,7 +104,8 @@ fn a_signal_that_comes_late() {
         }
         let signals = here.ctx.alloc_signals(1).unwrap();
         here.ctx.on(here.stream).signal_wait_until(signals.at(0), Comparison::Ne, 0, ()).unwrap();
-        let error = here.stream.wait(std::time::Duration::from_millis(200)).expect_err("nobody has sent it");
+        let error =
+            here.stream.synchronize_timeout(std::time::Duration::from_millis(200)).expect_err("nobody has sent it");
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         here.seat.meet();
         let other = gpucomm::Stream::new(here.seat.device).unwrap();

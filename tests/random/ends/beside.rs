@@ -6,7 +6,7 @@ use fastrand::Rng;
 use gpucomm::cuda::trim_pinned;
 use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Op, Shutdown, World, WorldOptions};
+use gpucomm::world::{Op, World, WorldOptions};
 use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use super::pace::within;
@@ -44,7 +44,7 @@ pub fn calls(repeat: &str, devices: &[Device], rng: &mut Rng) {
             3 => clique(repeat, devices, rng),
             4 => within(repeat, "an event", limit, || {
                 let stream = Stream::new(device).expect("a stream");
-                stream.record().expect("an event").wait(limit).expect("nothing to wait for");
+                stream.record().expect("an event").synchronize_timeout(limit).expect("nothing to wait for");
             }),
             _ => {}
         }
@@ -82,7 +82,7 @@ fn clique(repeat: &str, devices: &[Device], rng: &mut Rng) {
     clique.ranks().iter().for_each(|comm| comm.set_timeout(limit));
     match rng.u32(..3) {
         0 => within(repeat, "drop of a clique beside", limit, || drop(clique)),
-        1 => within(repeat, "close beside", limit, || clique.close(limit)).expect("no work of it is under way"),
+        1 => within(repeat, "close beside", limit, || clique.close_timeout(limit)).expect("no work of it is under way"),
         _ => drop(within(repeat, "abort beside", GRACE, || clique.abort("beside"))),
     }
 }
@@ -119,8 +119,8 @@ pub fn world(batch: &Batch, rng: &mut Rng) {
     }
     match ends {
         0 => within(&repeat, "drop of a world", limit + GRACE, || drop(world)),
-        1 => drop(within(&repeat, "the end of a world", limit + GRACE, || world.shutdown(Shutdown::Drain, limit))),
-        2 => drop(within(&repeat, "the abort of a world", limit + GRACE, || world.shutdown(Shutdown::Abort, limit))),
+        1 => drop(within(&repeat, "the end of a world", limit + GRACE, || world.close_timeout(limit))),
+        2 => drop(within(&repeat, "the abort of a world", limit + GRACE, || world.abort("a test"))),
         _ => {
             world.fail("the program");
             within(&repeat, "drop of a world that failed", limit + GRACE, || drop(world));
@@ -143,5 +143,5 @@ pub fn world(batch: &Batch, rng: &mut Rng) {
     }
     calls(&repeat, devices, rng);
     drop(gate);
-    stuck.iter().for_each(|stream| stream.wait(slower(PATIENT)).expect("work that is no world's"));
+    stuck.iter().for_each(|stream| stream.synchronize_timeout(slower(PATIENT)).expect("work that is no world's"));
 }

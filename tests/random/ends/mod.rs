@@ -176,7 +176,7 @@ fn play(batch: &Batch, scene: &Scene) -> usize {
     drop((own, foreign));
     let mut errors = 0;
     for one in kept.iter().flatten() {
-        match one.stream().wait(slower(PATIENT)).and_then(|()| one.check()) {
+        match one.stream().synchronize_timeout(slower(PATIENT)).and_then(|()| one.check()) {
             Ok(()) => {}
             Err(error) => {
                 let aborted =
@@ -186,7 +186,9 @@ fn play(batch: &Batch, scene: &Scene) -> usize {
             }
         }
     }
-    others.iter().for_each(|stream| stream.wait(slower(PATIENT)).expect("work that is no communicator's"));
+    others
+        .iter()
+        .for_each(|stream| stream.synchronize_timeout(slower(PATIENT)).expect("work that is no communicator's"));
     guards.iter().for_each(|guard| guard.check().expect("new memory"));
     errors
 }
@@ -236,7 +238,9 @@ fn end(clique: Clique, hold: &Hold<'_>, repeat: &str, ends: impl FnOnce()) -> Ve
             ends();
             match way {
                 Way::Drop => within(repeat, "drop of the clique", limit, || drop(clique)),
-                Way::Close => closed(scene, &within(repeat, "close", limit + GRACE, || clique.close(limit)), repeat),
+                Way::Close => {
+                    closed(scene, &within(repeat, "close", limit + GRACE, || clique.close_timeout(limit)), repeat)
+                }
                 Way::Abort => aborted(scene, within(repeat, "abort", GRACE, || clique.abort("the end")), repeat),
             }
             kept
@@ -249,7 +253,7 @@ fn end(clique: Clique, hold: &Hold<'_>, repeat: &str, ends: impl FnOnce()) -> Ve
             let one = |(comm, way): (Communicator, Way)| match way {
                 Way::Drop => within(repeat, "drop of a rank", limit, || drop(comm)),
                 // One may have aborted the others, or be waited for in vain.
-                Way::Close => drop(within(repeat, "close of a rank", limit + GRACE, || comm.close(limit))),
+                Way::Close => drop(within(repeat, "close of a rank", limit + GRACE, || comm.close_timeout(limit))),
                 Way::Abort => drop(within(repeat, "abort of a rank", GRACE, || comm.abort("the end"))),
             };
             if *threads {

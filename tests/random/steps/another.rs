@@ -82,7 +82,7 @@ impl Step for Another {
             assert_eq!(sum.to_vec(stream)?, [(round as i64 + 1) * size as i64; 333], "a sum of another communicator");
             works(&other, stream, me, &self.who)?;
         }
-        if self.closes { other.close(slower(Duration::from_secs(20))) } else { Ok(()) }
+        if self.closes { other.close_timeout(slower(Duration::from_secs(20))) } else { Ok(()) }
     }
 }
 

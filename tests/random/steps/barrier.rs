@@ -31,6 +31,6 @@ impl Step for Barrier {
 
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let stream = rank.stream(&self.streams);
-        if self.host[rank.number()] { rank.comm.wait_at_barrier(stream) } else { rank.comm.barrier(stream) }
+        if self.host[rank.number()] { rank.comm.barrier(stream) } else { rank.comm.barrier_on_stream(stream) }
     }
 }

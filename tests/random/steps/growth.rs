@@ -106,7 +106,7 @@ impl Step for Grow {
             let expected = if self.behind { first.len() as u32 } else { 1 };
             assert_eq!(own.to_vec(stream)?, [expected; 77], "beside a communicator that grows");
         }
-        if self.closes { grown.close(slower(Duration::from_secs(20))) } else { Ok(()) }
+        if self.closes { grown.close_timeout(slower(Duration::from_secs(20))) } else { Ok(()) }
     }
 }
 

@@ -87,11 +87,11 @@ impl Step for Split {
             halves.extend(Some(half).filter(|_| matches!(self.end, End::Several)));
         }
         match self.end {
-            End::Closed => part.close(slower(Duration::from_secs(20)))?,
+            End::Closed => part.close_timeout(slower(Duration::from_secs(20)))?,
             End::Dropped => drop(part),
             End::Several => {
                 let all = [part].into_iter().chain(halves);
-                nccl::close_all(all, slower(Duration::from_secs(20))).into_iter().collect::<Result<()>>()?;
+                nccl::close_all_timeout(all, slower(Duration::from_secs(20))).into_iter().collect::<Result<()>>()?;
             }
             End::Late => rank.parts.push(part),
         }

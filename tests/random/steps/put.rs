@@ -67,7 +67,7 @@ impl Step for Puts {
         let outbox = comm.alloc_from(reads, &mine)?;
         inbox.fill(reads, POISON)?;
         // All windows are as they shall be.
-        comm.barrier(reads)?;
+        comm.barrier_on_stream(reads)?;
         for (step, streams) in self.puts.iter().enumerate() {
             let to = (me + step) % ranks;
             let own = outbox.slice(to * MOST..to * MOST + self.lens[me][to]);

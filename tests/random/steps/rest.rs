@@ -60,7 +60,7 @@ impl Step for Shrink {
             if let Some(parts) = self.revokes.as_ref().filter(|_| rank.together) {
                 divide(&rest, stream, me, &there, parts)?;
             } else if self.closes {
-                rest.close(slower(Duration::from_secs(20)))?;
+                rest.close_timeout(slower(Duration::from_secs(20)))?;
             }
         }
         if self.behind {
@@ -72,7 +72,7 @@ impl Step for Shrink {
 
 /// Rank `me` of all, in what is left, revokes that, as the others do, at any time of theirs; then they divide it.
 fn divide(rest: &Communicator, stream: &Stream, me: usize, there: &[usize], parts: &[Settings]) -> Result<()> {
-    match rest.wait_at_barrier(stream) {
+    match rest.barrier(stream) {
         Ok(()) | Err(Error::Revoked { .. }) => {}
         Err(error) => return Err(error),
     }

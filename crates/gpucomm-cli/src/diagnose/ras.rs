@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Asks it at an address; an empty one is where NCCL has it.
 pub fn ask(address: &str) -> Result<Vec<Paragraph>> {
-    let answer = nccl::ras_status(Some(address).filter(|address| !address.is_empty()), PATIENCE)?;
+    let answer = nccl::ras_status_timeout(Some(address).filter(|address| !address.is_empty()), PATIENCE)?;
     let answer = serde_json::from_str(&answer).map_err(|error| Failure::run(format!("NCCL's RAS service: {error}")))?;
     Ok(words(&answer))
 }

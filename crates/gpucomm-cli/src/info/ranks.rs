@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// This rank, and a description of each where there are several.
 pub fn describe() -> Result<Option<(usize, Value)>> {
     let Some(launch) = launch::found()? else { return Ok(None) };
-    let launch = launch.within(PATIENCE.min(gpucomm::default_timeout()));
+    let launch = launch.with_timeout(PATIENCE.min(gpucomm::default_timeout()));
     let member = launched::Member::join(&launch)?;
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     // A rank without a device is still one.

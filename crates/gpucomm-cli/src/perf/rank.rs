@@ -1,7 +1,7 @@
 //! One rank of a run in which each is a process.
 
+use gpucomm::Device;
 use gpucomm::nccl::{Communicator, UniqueId};
-use gpucomm::{Device, default_timeout};
 use serde_json::{Value, json};
 
 use super::row::{RankInfo, Setup};
@@ -37,7 +37,7 @@ fn table(options: &PerfOptions, way: Way, device: Device, peers: &dyn Peers) -> 
     let comm = unsafe { Communicator::init_rank_with(device, options.ranks(), &id, rank, &init_options(way)) }?;
     let result = measure::run(options, &setup, &[&comm], peers);
     match &result {
-        Ok(_) => comm.close(default_timeout())?,
+        Ok(_) => comm.close()?,
         // To drop it would be to wait, for some seconds, for work that may never be done.
         // The failure is what matters, however the abort ends.
         Err(_) => _ = comm.abort("this rank of a perf run failed"),

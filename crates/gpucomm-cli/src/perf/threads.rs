@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
+use gpucomm::Device;
 use gpucomm::nccl::{Clique, Communicator};
-use gpucomm::{Device, default_timeout};
 use serde_json::Value;
 
 use super::measure;
@@ -80,7 +80,7 @@ fn table(options: &PerfOptions, way: Way) -> Result<(bool, Option<Value>)> {
     if let Some(failure) = failure {
         return Err(failure);
     }
-    clique.close(default_timeout())?;
+    clique.close()?;
     Ok((good, report.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 

@@ -122,7 +122,7 @@ impl Program {
                     break;
                 }
                 // Before, all have done what they have begun.
-                stream.wait(patience())?;
+                stream.synchronize_timeout(patience())?;
                 return comm.shrink(&[left_out]).map(drop);
             }
             let len = if wrong && self.fault == "counts" { len + 1 } else { len };
@@ -130,7 +130,7 @@ impl Program {
                 let order = if wrong { [&part, comm] } else { [comm, &part] };
                 for comm in order {
                     comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
-                    stream.wait(patience())?;
+                    stream.synchronize_timeout(patience())?;
                 }
                 continue;
             }
@@ -154,7 +154,7 @@ impl Program {
                 _ => comm.all_reduce(InPlace(part), ReduceOp::Max, &stream)?,
             }
         }
-        stream.wait(patience())
+        stream.synchronize_timeout(patience())
     }
 }
 

@@ -78,7 +78,7 @@ macro_rules! device_methods {
             /// ```
             ///
             /// # Errors
-            /// The errors of [`copy_to_slice_within`](Self::copy_to_slice_within).
+            /// The errors of [`copy_to_slice_timeout`](Self::copy_to_slice_timeout).
             pub fn copy_to_slice(&self, stream: &$crate::Stream, values: &mut [T]) -> $crate::Result<()> {
                 let deadline = $crate::deadline::Deadline::after($crate::default_timeout());
                 self.as_slice().copy_to_slice_until("Slice::copy_to_slice", stream, values, &deadline)
@@ -95,7 +95,7 @@ macro_rules! device_methods {
             /// ```
             #[doc = $begin]
             /// let mut values = [0; 4];
-            /// match x.copy_to_slice_within(&stream, &mut values, Duration::from_secs(10)) {
+            /// match x.copy_to_slice_timeout(&stream, &mut values, Duration::from_secs(10)) {
             ///     Ok(()) => assert_eq!(values, [1, 2, 3, 4]),
             ///     Err(Error::Timeout { .. }) => eprintln!("the stream is late"),
             ///     Err(error) => return Err(error),
@@ -114,14 +114,14 @@ macro_rules! device_methods {
             /// - the error of the communicator, such as [`Aborted`](crate::Error::Aborted), if the
             ///   elements come from an operation that failed,
             /// - an error of CUDA.
-            pub fn copy_to_slice_within(
+            pub fn copy_to_slice_timeout(
                 &self,
                 stream: &$crate::Stream,
                 values: &mut [T],
                 timeout: std::time::Duration,
             ) -> $crate::Result<()> {
                 let deadline = $crate::deadline::Deadline::after(timeout);
-                self.as_slice().copy_to_slice_until("Slice::copy_to_slice_within", stream, values, &deadline)
+                self.as_slice().copy_to_slice_until("Slice::copy_to_slice_timeout", stream, values, &deadline)
             }
 
             /// Copies the elements into a vector and waits for them, up to the default timeout. Wraps
@@ -136,7 +136,7 @@ macro_rules! device_methods {
             /// ```
             ///
             /// # Errors
-            /// The errors of [`copy_to_slice_within`](Self::copy_to_slice_within).
+            /// The errors of [`copy_to_slice_timeout`](Self::copy_to_slice_timeout).
             pub fn to_vec(&self, stream: &$crate::Stream) -> $crate::Result<Vec<T>> {
                 let deadline = $crate::deadline::Deadline::after($crate::default_timeout());
                 self.as_slice().fetch("Slice::to_vec", stream, &deadline)

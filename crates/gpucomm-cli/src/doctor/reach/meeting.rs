@@ -50,9 +50,9 @@ impl Meeting {
     pub fn store(&self, timeout: Duration) -> gpucomm::Result<Arc<dyn Store>> {
         match self {
             Self::Named { address, rank, size } => {
-                Launch::new(*rank, *size, &format!("tcp://{address}"))?.within(timeout).store()
+                Launch::new(*rank, *size, &format!("tcp://{address}"))?.with_timeout(timeout).store()
             }
-            Self::Launched(launch) => launch.clone().within(timeout).store(),
+            Self::Launched(launch) => launch.clone().with_timeout(timeout).store(),
         }
     }
 }

@@ -13,61 +13,64 @@ use super::threads::wait_for;
 use crate::cuda::{is_forked, refuse_in_child};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::nccl::{DropTime, close_all};
+use crate::nccl::{DropTime, GRACE, close_all_timeout};
 
-/// How a world ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Shutdown {
-    /// What was submitted is done; nothing more is taken.
-    #[default]
-    Drain,
-    /// What is under way ends with an error.
-    Abort,
+const CLOSE: &str = "World::close";
+
+const ABORT: &str = "World::abort";
+
+/// Ends it, once what was submitted is done. Nothing is left when this returns, but for threads that
+/// are stuck inside NCCL.
+pub(super) fn close(core: &Core, timeout: Duration) -> Result<()> {
+    refuse_in_child(CLOSE, "CUDA")?;
+    finish_by(core, None, &Deadline::after(timeout))
 }
 
-const OPERATION: &str = "World::shutdown";
+/// The same at once: what is under way fails for `reason`.
+pub(super) fn abort(core: &Core, reason: &str) -> Result<()> {
+    refuse_in_child(ABORT, "CUDA")?;
+    let cause = Error::Aborted { operation: ABORT, reason: reason.into() };
+    finish_by(core, Some(cause), &Deadline::after(GRACE))
+}
 
-/// Ends it; nothing is left when this returns, but for threads that are stuck inside NCCL.
-pub(super) fn shutdown(core: &Core, how: Shutdown, timeout: Duration) -> Result<()> {
-    refuse_in_child(OPERATION, "CUDA")?;
-    let deadline = Deadline::after(timeout);
+fn finish_by(core: &Core, abort: Option<Error>, deadline: &Deadline) -> Result<()> {
     let patience = || deadline.remaining().clamp(A_SECOND, PATIENCE);
-    finish(core, how, (&deadline, &deadline), A_SECOND, patience, || ())
+    finish(core, abort, (deadline, deadline), A_SECOND, patience, || ())
 }
 
-/// The least time that a shutdown gives what is to end.
+/// The least time that an end gives what is to end.
 const A_SECOND: Duration = Duration::from_secs(1);
 
 /// The least time that a drop gives what is to end.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// Ends it when it is dropped: as [`shutdown`], within the time that all drops of a thread share.
-pub(super) fn shut_down_in_drop(core: &Core) {
+/// Ends it when it is dropped: as [`close`], within the time that all drops of a thread share.
+pub(super) fn end_in_drop(core: &Core) {
     // The threads that would end are not in a forked child.
-    // A shutdown that has ended it, or has given up, has waited already.
+    // An end that was asked for, or that has given up, has waited already.
     if is_forked() || matches!(core.health_state.now(), (_, Phase::Closed)) {
         return;
     }
-    let how = if std::thread::panicking() { Shutdown::Abort } else { Shutdown::Drain };
+    let abort = std::thread::panicking().then(|| closed("World"));
     let time = DropTime::begin(core.options.init.timeout);
     let (work, whole) = (time.for_work(), time.whole());
     let patience = || whole.remaining().clamp(LEAST, PATIENCE);
     let mut time = Some(time);
     let record_timeout = || time.take().into_iter().for_each(DropTime::record_timeout);
-    let _ = finish(core, how, (&work, &whole), LEAST, patience, record_timeout);
+    let _ = finish(core, abort, (&work, &whole), LEAST, patience, record_timeout);
     time.into_iter().for_each(DropTime::went_on);
 }
 
 /// How long it waits for the threads that use the store. They look twice in this time whether they are to end.
 const THREADS: Duration = LOOK.saturating_mul(2);
 
-/// Ends it: what was submitted has time until the first deadline, and all has until the second, but
-/// `least` to be closed.
+/// Ends it: what was submitted has time until the first deadline, unless an `abort` says why it has
+/// not, and all has until the second, but `least` to be closed.
 /// If it does not end by itself, `patience` says how long what the abort has stopped may take, and
 /// `record_timeout` is called after that.
 fn finish(
     core: &Core,
-    how: Shutdown,
+    abort: Option<Error>,
     (work, whole): (&Deadline, &Deadline),
     least: Duration,
     patience: impl FnOnce() -> Duration,
@@ -87,10 +90,10 @@ fn finish(
     };
     // What others are told is that it has failed, where it has.
     let failed = core.health_state.health().cause;
-    let done = match (&failed, how) {
-        (Some(cause), _) => Err(cause.clone()),
-        (None, Shutdown::Drain) => drain(core, &generation, work),
-        (None, Shutdown::Abort) => Err(closed(OPERATION)),
+    let in_order = failed.is_none() && abort.is_none();
+    let done = match failed.or(abort) {
+        Some(cause) => Err(cause),
+        None => drain(core, &generation, work),
     };
     core.settle();
     if let Err(cause) = &done {
@@ -100,16 +103,13 @@ fn finish(
         core.tell_others(&Note::Left(generation.issued())).wait(TELL.min(whole.remaining().max(least)));
     }
     withdrawing.wait(TELL.min(whole.remaining().max(least)));
-    let ended = close(core, &generation, done.is_ok(), whole.remaining().max(least));
+    let ended = close_communicators(core, &generation, done.is_ok(), whole.remaining().max(least));
     let _ = wait_for(&core.take_threads(), &Deadline::after(THREADS.min(whole.remaining().max(least))));
-    match how {
-        Shutdown::Drain if failed.is_none() => done.and(ended),
-        _ => Ok(()),
-    }
+    if in_order { done.and(ended) } else { Ok(()) }
 }
 
 fn closed(operation: &'static str) -> Error {
-    Error::Aborted { operation, reason: "the world was shut down".into() }
+    Error::Aborted { operation, reason: "the world was closed".into() }
 }
 
 /// Lets what was submitted be done.
@@ -124,7 +124,7 @@ fn drain(core: &Core, generation: &Generation, deadline: &Deadline) -> Result<()
         0 => "requests that were submitted in order are not done".to_owned(),
         pending => format!("{pending} requests are not done"),
     };
-    deadline.poll(OPERATION, left, || match (generation.cause.get(), core.pending()) {
+    deadline.poll(CLOSE, left, || match (generation.cause.get(), core.pending()) {
         (Some(cause), _) => Err(cause.clone()),
         (None, 0) if generation.is_idle() => Ok(true),
         (None, _) => generation.failure().map_or(Ok(false), Err),
@@ -132,7 +132,7 @@ fn drain(core: &Core, generation: &Generation, deadline: &Deadline) -> Result<()
 }
 
 /// Closes the communicators, and waits for the threads.
-fn close(core: &Core, generation: &Generation, well: bool, time: Duration) -> Result<()> {
+fn close_communicators(core: &Core, generation: &Generation, well: bool, time: Duration) -> Result<()> {
     let grace = Deadline::after(time);
     // Room that somebody still has for a request holds up no thread.
     generation.queues.iter().for_each(|(_, queue)| refuse(queue, Reason::Closed, &closed(SUBMIT)));
@@ -149,7 +149,7 @@ fn close(core: &Core, generation: &Generation, well: bool, time: Duration) -> Re
     let communicators: Vec<_> = taken.filter_map(Arc::into_inner).collect();
     let mut result = Ok(());
     if well {
-        for closed in close_all(communicators, grace.remaining()) {
+        for closed in close_all_timeout(communicators, grace.remaining()) {
             result = result.and(closed);
         }
     } else {
