@@ -221,7 +221,7 @@ impl Call {
         // Dropping an open request panics.
         std::mem::forget(request);
         let Self { operation, rank, size, .. } = self;
-        done.ok_or_else(|| self.deadline.error(operation, format!("rank {rank} of {size}: {missing}")).waited_by(rank))
+        done.ok_or_else(|| self.deadline.error(operation, format!("rank {rank} of {size}: {missing}")).waited_by(*rank))
     }
 }
 

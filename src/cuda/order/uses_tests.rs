@@ -155,7 +155,7 @@ struct Op {
 impl Op {
     /// All of it has two names.
     fn span(&self) -> Span {
-        match self.number % 2 == 0 && self.end - self.begin == UNITS {
+        match self.number.is_multiple_of(2) && self.end - self.begin == UNITS {
             true => Span::ALL,
             false => Span::of(self.begin * 100, (self.end - self.begin) * 100),
         }

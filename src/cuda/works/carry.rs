@@ -56,7 +56,7 @@ fn gather<const N: usize>(work: Option<&Work>, history: &History, lineages: [Opt
             continue;
         }
         for one in history.origins().iter().filter(|one| work.is_none_or(|work| !ptr::eq(&*one.work, work))) {
-            origins.add(&one.work, one.number);
+            origins.add_one(&one.work, one.number, one.follows());
         }
     }
     (!origins.is_empty()).then_some(origins)

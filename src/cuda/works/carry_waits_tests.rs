@@ -4,6 +4,7 @@ use super::{Comm, copy, fail, operation};
 use crate::cuda::works::carry::{self, Form};
 use crate::cuda::works::history::History;
 use crate::cuda::works::lineage::Lineage;
+use crate::cuda::works::work::Origins;
 
 /// A stream tells of a failure until it has, and a sound communicator has gone on.
 #[test]
@@ -114,4 +115,26 @@ fn what_nobody_knows_comes_from_the_whole_stream() {
     assert!(unknown.is_unknown() && unknown.origins().is_empty());
     history.accept();
     carry::origins(&unknown, &history).judge("a wait").unwrap();
+}
+
+/// What a stream has only come beside, a later operation on it has only come beside, too.
+#[test]
+fn what_nobody_knows_follows_no_more_than_the_stream() {
+    let (history, elsewhere) = (History::default(), History::default());
+    let (mut first, mut second) = (Comm::new(0), Comm::new(1));
+    let (work, number) = first.next(&elsewhere);
+    let mut beside = Origins::new();
+    beside.add(&work, number);
+    beside.follow_nothing();
+    history.cover(&beside);
+    let (other, _) = second.next(&history);
+    let read =
+        carry::reads(Some(&*other), &history, [Some(&Lineage::unknown())]).expect("what the stream has come beside");
+    read.judge("a wait").unwrap();
+    assert!(!work.is_settled(number), "nobody has found it done");
+    history.origins().judge("a wait").unwrap();
+    assert!(!work.is_settled(number), "nobody has found it done");
+    beside.add(&work, number);
+    beside.judge("a wait").unwrap();
+    assert!(work.is_settled(number));
 }

@@ -125,7 +125,7 @@ impl Lineage {
     pub(crate) fn origins_of(&self, word: u64) -> Origins {
         let mut origins = Origins::new();
         if let Some(one) = self.lock().iter().find(|one| is_of(word, one.work.id())) {
-            origins.add(&one.work, one.work.base() + (word & NUMBER));
+            origins.add_one(&one.work, one.work.base() + (word & NUMBER), one.follows());
         }
         origins
     }

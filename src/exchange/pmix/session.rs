@@ -79,7 +79,7 @@ impl Session {
             let Job { rank, size, .. } = session.job;
             deadline
                 .error(operation, format!("rank {rank} of {size}: rank 0 has not said where it is"))
-                .between((Some(rank), Some(0)))
+                .between((usize::try_from(rank).ok(), Some(0)))
         };
         loop {
             // The server has seconds; it may be asked a little beyond the deadline, and nobody

@@ -102,15 +102,15 @@ fn bugs(info: &Value, verbose: bool) -> Vec<String> {
     if verbose {
         for bug in bugs {
             let [library, name, status] = ["library", "name", "status"].map(|key| text(&bug[key]));
-            lines.push(format!("  {status:<11}  {library} {name}: {}", text(&bug["what"])));
-            lines.push(format!("  {:<11}  {}", "", text(&bug["how"])));
+            lines.push(format!("  {status:<13}  {library} {name}: {}", text(&bug["what"])));
+            lines.push(format!("  {:<13}  {}", "", text(&bug["how"])));
         }
     } else {
         let (active, others): (Vec<_>, Vec<_>) =
             bugs.iter().partition(|bug| bug["status"] == BugStatus::WorkedAround.name());
         lines.extend(active.iter().map(|bug| {
             let [library, name, status] = ["library", "name", "status"].map(|key| text(&bug[key]));
-            format!("  {status:<11}  {library} {name}")
+            format!("  {status:<13}  {library} {name}")
         }));
         let more = if active.is_empty() { "" } else { " more" };
         let others = if others.is_empty() { String::new() } else { format!("{}{more}; ", others.len()) };
@@ -198,21 +198,21 @@ mod tests {
     fn bugs_are_named_with_what_is_done() {
         let bug = json!({ "library": "NCCL", "name": "a-bug", "what": "wrong data", "status": "documented", "how": "beware" });
         let lines = super::bugs(&json!({ "backend": "nvidia", "known_bugs": [bug] }), true);
-        assert_eq!(lines[2..], ["  told         NCCL a-bug: wrong data", "               beware"]);
+        assert_eq!(lines[2..], ["  documented     NCCL a-bug: wrong data", "                 beware"]);
         assert!(super::bugs(&json!({ "known_bugs": [] }), true).is_empty());
     }
 
     #[test]
-    fn without_verbose_only_what_is_gone_around_is_named() {
+    fn without_verbose_only_what_is_worked_around_is_named() {
         let bug = |name: &str, status: &str| json!({ "library": "NCCL", "name": name, "what": "wrong data", "status": status, "how": "beware" });
         let of = |bugs: &[serde_json::Value]| super::bugs(&json!({ "backend": "nvidia", "known_bugs": bugs }), false);
         let says = "`gpucomm info --verbose` says what happens, and what is done about it)";
-        let (around, told) = (bug("a", "worked around"), bug("b", "documented"));
+        let (around, open) = (bug("a", "worked around"), bug("b", "documented"));
         assert_eq!(
-            of(&[around.clone(), told.clone()])[2..],
+            of(&[around.clone(), open.clone()])[2..],
             ["  worked around  NCCL a".to_owned(), format!("  (1 more; {says}")]
         );
-        assert_eq!(of(&[told])[2..], [format!("  (1; {says}")]);
+        assert_eq!(of(&[open])[2..], [format!("  (1; {says}")]);
         assert_eq!(of(&[around])[2..], ["  worked around  NCCL a".to_owned(), format!("  ({says}")]);
     }
 
