@@ -2,6 +2,7 @@
 //! call of CUDA for NCCL, so the crate has NCCL free them later.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
@@ -453,6 +454,35 @@ fn the_first_operation_of_a_process() {
             .unwrap();
         });
         drop(open);
+        pair.check(6.0);
+    });
+}
+
+/// Another thread always has fills on their way. They end by themselves, and are waited for only as far as they were there before.
+#[test]
+fn the_first_operation_of_a_process_beside_fills_without_end() {
+    watched_alone(60.0, || {
+        if rank_counts(&[2]).is_empty() {
+            return;
+        }
+        let mut pair = Pair::start();
+        let (other, enough) = (pair.others[0].clone(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut buffer = DeviceBuffer::<u8>::zeroed(&other, 8 << 20).unwrap();
+                let mut earlier = other.record().unwrap();
+                while !enough.load(Ordering::Relaxed) {
+                    buffer.fill(&other, 7).unwrap();
+                    buffer.fill(&other, 8).unwrap();
+                    let now = other.record().unwrap();
+                    std::mem::replace(&mut earlier, now).synchronize().unwrap();
+                }
+            });
+            std::thread::sleep(slower(0.2));
+            let done = pair.all_reduce();
+            enough.store(true, Ordering::Relaxed);
+            done.unwrap();
+        });
         pair.check(6.0);
     });
 }

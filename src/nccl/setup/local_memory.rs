@@ -23,6 +23,9 @@ const STACK: usize = 2048;
 /// How long a launch may take to leave the gate of a device.
 const LEAVES: Duration = Duration::from_millis(20);
 
+/// How long copies and fills may take that were enqueued before the gate was shut.
+const PASSES: Duration = Duration::from_millis(100);
+
 /// The devices whose memory has been made, by their ordinals.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
@@ -54,8 +57,9 @@ pub(crate) fn make(
             None if !busy.is_over() => Ok(None),
             None => {
                 let Some(_shut) = cuda::shut_gates(&[device], LEAVES) else { return Ok(None) };
+                // Copies and fills pass the gate. They end by themselves, and there may always be some.
                 busy = Busy::with(&[device]);
-                if !busy.is_over() {
+                if !Deadline::after(PASSES).wait(|| busy.is_over()) {
                     return Ok(None);
                 }
                 device.raise_stack_limit(operation, STACK).map(Some)
