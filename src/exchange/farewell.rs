@@ -1,7 +1,7 @@
 //! Tells the other ranks that this one has ended, by another thread. So a store that does not answer
 //! holds up no end for long, and is asked again.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,46 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two questions.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long an end waits where another end of this process has waited in vain within [`RECENT`].
+/// How long an end waits once the ends before it have waited for this store as long as one end may.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// Answers that take less than this do not count: a store of many ends is not late for that.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// After this time without a slow answer, an end has its whole time again.
 const RECENT: Duration = Duration::from_secs(2);
 
-/// The stores for which an end has waited in vain within [`RECENT`], by their numbers, and when. Ends run on several threads, also those
-/// of one drop.
-static LATE: Mutex<Vec<(usize, Instant)>> = Mutex::new(Vec::new());
+/// What the ends of this process have waited for slow stores. Ends run on several threads, also those of one drop.
+static SLOW_STORES: Mutex<Vec<SlowStore>> = Mutex::new(Vec::new());
+
+/// A store for which ends have waited within [`RECENT`].
+struct SlowStore {
+    store: usize,
+    /// How long they have waited in all.
+    waited: Duration,
+    last: Instant,
+}
+
+/// How long the next end of this `store` waits, which waits `within` for a store that answers. All ends that follow each
+/// other wait about twice as long as one of them alone.
+fn time_left(store: usize, within: Duration) -> Duration {
+    let stores = SLOW_STORES.lock();
+    let slow = stores.iter().find(|slow| slow.store == store && slow.last.elapsed() < RECENT);
+    let waited = slow.map_or(Duration::ZERO, |slow| slow.waited);
+    let floor = if waited < 2 * within { AGAIN.min(within) } else { Duration::ZERO };
+    within.saturating_sub(waited).max(floor)
+}
+
+/// An end has waited for this `store`.
+fn record_wait(store: usize, waited: Duration) {
+    let mut stores = SLOW_STORES.lock();
+    stores.retain(|slow| slow.last.elapsed() < RECENT);
+    let last = Instant::now();
+    match stores.iter_mut().find(|slow| slow.store == store) {
+        Some(slow) => *slow = SlowStore { store, waited: slow.waited + waited, last },
+        None => stores.push(SlowStore { store, waited, last }),
+    }
+}
 
 /// Others that are being told.
 #[derive(Default)]
@@ -37,16 +70,16 @@ pub(crate) fn tell(store: usize, tell: impl FnOnce() -> Result<()> + Send + 'sta
 }
 
 impl Telling {
-    /// Waits until they are told, but no longer than `within`. If several ends follow each other, only the first one waits
-    /// so long for a store. A store that answers that it is late counts as late, since `tell` often has the same limit.
+    /// Waits until they are told, but no longer than `within`. Ends that follow each other share that time if the store
+    /// answers slowly. A store that answers that it is late has used all of it, since `tell` often has the same limit.
     pub(crate) fn wait(self, within: Duration) {
         let Some((store, is_told)) = self.0 else { return };
-        let was_late = LATE.lock().iter().any(|(known, last)| *known == store && last.elapsed() < RECENT);
-        let within = if was_late { AGAIN.min(within) } else { within };
-        if matches!(is_told.recv_timeout(within), Err(RecvTimeoutError::Timeout) | Ok(Err(Error::Timeout { .. }))) {
-            let mut late = LATE.lock();
-            late.retain(|(known, last)| *known != store && last.elapsed() < RECENT);
-            late.push((store, Instant::now()));
+        let begin = Instant::now();
+        let told = is_told.recv_timeout(time_left(store, within));
+        let is_late = matches!(told, Ok(Err(Error::Timeout { .. })));
+        let waited = if is_late { within.max(begin.elapsed()) } else { begin.elapsed() };
+        if waited >= SLOW {
+            record_wait(store, waited);
         }
     }
 }
@@ -95,6 +128,24 @@ mod tests {
         tell(2, slow).wait(Duration::from_secs(20));
         assert!(*answered.lock());
         drop(open);
+    }
+
+    /// A store that answers slowly, and never late, holds up many ends hardly longer than one that does not answer.
+    #[test]
+    fn ends_share_the_time_for_a_slow_store() {
+        let within = Duration::from_millis(500);
+        let begin = Instant::now();
+        for _ in 0..40 {
+            let slow = move || {
+                thread::sleep(within / 2);
+                Ok(())
+            };
+            tell(4, slow).wait(within);
+        }
+        let took = begin.elapsed();
+        assert!(within <= took && took < 4 * within, "{took:?}");
+        thread::sleep(RECENT);
+        assert_eq!(time_left(4, within), within, "it has been idle since");
     }
 
     /// The limit of the question is that of the wait, and whichever of them ends first, the store is late.

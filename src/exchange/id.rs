@@ -3,6 +3,10 @@
 #[cfg(feature = "nccl")]
 use super::collectives::kind;
 use super::handle::Exchange;
+#[cfg(feature = "nccl")]
+use super::vote::No;
+#[cfg(feature = "nccl")]
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 impl Exchange {
@@ -60,6 +64,40 @@ impl Exchange {
         let all = self.all_gather(&own)?.into_iter().enumerate();
         Ok((ready, all.map(|(rank, bytes)| said(operation, rank, bytes)).collect::<Result<_>>()?))
     }
+
+    /// Waits until all ranks have come to `operation`, which is about this `matter`, and are ready for it. Unlike in a gather, a
+    /// rank whose exchange [refuses](Self::unless) waits no longer, and the others learn why.
+    ///
+    /// # Errors
+    /// Returns the error of `ready` or of the refusal on that rank, and [`Error::Exchange`] with its text on the others;
+    /// [`Error::Departed`] if a rank has ended, [`Error::Timeout`] if a rank does not come in time, and the errors of the store.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn meet_ready<T>(&self, operation: &'static str, matter: &str, ready: Result<T>) -> Result<T> {
+        let own = ready.as_ref().err().cloned();
+        let ballot = own.as_ref().map_or(Ok(()), |error| Err(No { why: error.to_string(), is_not_ready: false }));
+        // A rank that is not ready waits for nobody.
+        let exchange = match own {
+            Some(error) => self.unless(move || Some(error.clone())),
+            None => self.clone(),
+        };
+        let vote = exchange.vote_on(matter, ballot);
+        let ready = ready?;
+        let vote = vote?;
+        if vote.unanimous() {
+            return Ok(ready);
+        }
+        if let Some(error) = self.refusal() {
+            return Err(error);
+        }
+        if let Some((rank, why)) = vote.no.first() {
+            return Err(not_there(operation, *rank, format!("it cannot go on: {why}")));
+        }
+        let ended = vote.missing.iter().find(|(rank, _)| !vote.late.contains(rank));
+        if let Some((rank, how)) = ended {
+            return Err(Error::Departed { operation, rank: *rank, how: how.clone() });
+        }
+        Err(Deadline::after(self.timeout()).error(operation, vote.to_string()))
+    }
 }
 
 /// What a rank tells the others that cannot go on.
@@ -85,7 +123,11 @@ fn said(operation: &'static str, rank: usize, mut bytes: Vec<u8>) -> Result<Vec<
         Some((0, why)) => format!("it cannot go on: {}", String::from_utf8_lossy(why)),
         _ => format!("expected what it says, got {} bytes that are something else", bytes.len()),
     };
-    Err(Error::Exchange { operation, key: format!("rank {rank}"), reason })
+    Err(not_there(operation, rank, reason))
+}
+
+fn not_there(operation: &'static str, rank: usize, reason: String) -> Error {
+    Error::Exchange { operation, key: format!("rank {rank}"), reason }
 }
 
 #[cfg(test)]

@@ -85,7 +85,8 @@ impl Drop for Communicator {
         // One that lives still, in a host function, goes on to compare.
         let inner = self.inner();
         if let (Some(checked), false) = (inner.validation.over_exchange(), inner.is_active() || inner.is_suspended()) {
-            checked.let_go(inner.cause().map_or_else(|| "it was closed".to_owned(), ToString::to_string));
+            let how = inner.cause().map_or_else(|| "it was closed".to_owned(), ToString::to_string);
+            checked.let_go(how, inner.time_to_end());
         }
     }
 }

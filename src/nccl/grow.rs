@@ -1,7 +1,7 @@
 //! Communicators to which ranks are added.
 
 use std::fmt;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use super::children::grow;
@@ -151,7 +151,8 @@ impl Communicator {
     /// `exchange` has no more ranks than there are, or this rank has another number there; [`Error::Disagreement`] on all ranks if the first of them do
     /// not call this, for communicators of the same size, or the others do not join. Where a rank cannot grow, nothing has happened: it gets its
     /// own error, and the others at once an [`Error::Exchange`] that says why. Where the exchange knows that a rank has ended which had not grown or
-    /// joined, [`Error::Departed`] soon after, or [`Error::Aborted`] if this communicator was growing already, which ends it. Those of
+    /// joined, [`Error::Departed`] soon after, or [`Error::Aborted`] if this communicator was growing already, which ends it. Whatever ends
+    /// this communicator while the others are missing ends the call at once, here and for them. Those of
     /// [`Exchange::all_gather`].
     ///
     /// # Examples
@@ -188,8 +189,12 @@ impl Communicator {
         const OPERATION: &str = "grow_over";
         // Whatever is wrong here, the other ranks learn of it.
         let own = Comes::Grows { size: self.size() as u64, is_checked: self.is_checked() };
-        let ready = self.ready_to_grow(OPERATION, exchange).map(|ready| (ready, own.encode()));
-        let ((more, threads), gathered) = exchange.gather_ready(OPERATION, ready)?;
+        let ready = self.ready_to_grow(OPERATION, exchange);
+        // Whatever ends this communicator ends the wait for the others.
+        let waiting = Arc::clone(self.inner());
+        let unless_ended = exchange.unless(move || waiting.refusal(OPERATION));
+        let (more, threads) = unless_ended.meet_ready(OPERATION, GROWING, ready)?;
+        let ((), gathered) = exchange.gather_ready(OPERATION, Ok(((), own.encode())))?;
         let is_checked = agree(OPERATION, &gathered)?;
         let name = exchange.share(OPERATION, || {
             let invitations = self.invite(more)?.into_iter().map(Invitation::into_bytes);
@@ -236,8 +241,8 @@ impl Communicator {
         let ready = check_unchecked(OPERATION, options)
             .and_then(|()| version::needs(OPERATION, grow::FIRST))
             .and_then(|()| Threads::start(OPERATION, device, true));
-        let ready = ready.map(|threads| (threads, Comes::Joins.encode()));
-        let (threads, gathered) = exchange.gather_ready(OPERATION, ready)?;
+        let threads = exchange.meet_ready(OPERATION, GROWING, ready)?;
+        let ((), gathered) = exchange.gather_ready(OPERATION, Ok(((), Comes::Joins.encode())))?;
         let is_checked = agree(OPERATION, &gathered)?;
         let bytes = exchange.share(OPERATION, || Err(Error::argument(OPERATION, "rank", "one that is invited", 0)))?;
         let (all, _) = bytes.as_chunks::<{ Invitation::BYTES }>();
@@ -251,6 +256,9 @@ impl Communicator {
         Ok(Self::from_inner(inner))
     }
 }
+
+/// What the ranks of an exchange come to before they grow over it.
+const GROWING: &str = "growing a communicator";
 
 /// What a rank comes to, which it publishes before it grows over an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -496,6 +496,85 @@ fn an_end_is_told_by_a_store_that_has_stalled() {
     });
 }
 
+/// A store that takes a while for each answer, but is never late.
+struct Slow<S> {
+    store: S,
+    is_slow: Arc<AtomicBool>,
+}
+
+impl<S: Store> Hooks for Slow<S> {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn around<R>(
+        &self,
+        _method: &'static str,
+        _keys: &[&str],
+        _within: Duration,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        if self.is_slow.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        call()
+    }
+}
+
+/// The ends of many communicators of one rank share the time for a store that answers slowly, whether
+/// they are dropped, closed or aborted.
+#[test]
+fn ends_over_a_slow_store_share_their_time() {
+    const MANY: usize = 16;
+    watched(180.0, || {
+        for _ in rank_counts(&[2]) {
+            for end in ["drop", "close", "abort"] {
+                let (place, is_slow, ended) = (Threads::new(2), Arc::new(AtomicBool::new(false)), Barrier::new(2));
+                let (place, is_slow, ended) = (&place, &is_slow, &ended);
+                let rank = |rank: usize| -> Result<Duration> {
+                    let own = if rank == 0 { Arc::clone(is_slow) } else { Arc::default() };
+                    let store = HookedStore(Slow { store: place.store(rank)?, is_slow: own });
+                    let exchange = Exchange::join(store)?.with_timeout(slower(60.0));
+                    let options = InitOptions { timeout: slower(60.0), checked: true, ..InitOptions::default() };
+                    let start = || {
+                        // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
+                        let comm = unsafe { Communicator::init_rank_over(places()[rank], &exchange, &options) }?;
+                        sum(&comm, &Stream::new(comm.device())?)?;
+                        Ok(comm)
+                    };
+                    let comms = (0..MANY).map(|_| start()).collect::<Result<Vec<_>>>()?;
+                    exchange.barrier()?;
+                    if rank == 1 {
+                        ended.wait();
+                        return Ok(Duration::ZERO);
+                    }
+                    is_slow.store(true, Ordering::Relaxed);
+                    let begin = Instant::now();
+                    for comm in comms {
+                        match end {
+                            "drop" => drop(comm),
+                            // Rank 1 has not closed, and NCCL may wait for it.
+                            "close" => _ = comm.close_timeout(slower(5.0)),
+                            _ => _ = comm.abort("the test ends it"),
+                        }
+                    }
+                    let took = begin.elapsed();
+                    is_slow.store(false, Ordering::Relaxed);
+                    ended.wait();
+                    Ok(took)
+                };
+                let took = std::thread::scope(|scope| {
+                    let rank = &rank;
+                    let ranks = [0, 1].map(|one| scope.spawn(move || rank(one)));
+                    ranks.map(|rank| rank.join().expect("no panic").expect("no error"))
+                });
+                // Each end asks the store at least once.
+                assert!(took[0] < slower(10.0), "{end}: {MANY} ends took {:?}", took[0]);
+            }
+        }
+    });
+}
+
 /// A call of several communicators that is late says so of each of them. A store that stalls holds it up
 /// once, and not once for each.
 #[test]

@@ -1,15 +1,17 @@
 //! Communicators to which ranks are added: by one thread, by threads, and by processes.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{Directory, Exchange};
+use gpucomm::exchange::{Directory, Exchange, Store};
 use gpucomm::nccl::{InitOptions, Invitation};
 use gpucomm::{
     Backend, Clique, Communicator, Device, DeviceBuffer, Error, InPlace, ReduceOp, Result, Stream, UniqueId, Version,
 };
 
 use crate::split::{gathered, sum};
+use crate::support::hooked_store::{HookedStore, Hooks};
 use crate::support::newer::since;
 use crate::support::no_threads::forbid_threads;
 use crate::support::process::{Child, Role, all_succeed, spawn};
@@ -269,10 +271,11 @@ const CHILD: &str = "grow::child";
 #[ignore = "the body of child processes"]
 fn child() {
     gpucomm::set_default_timeout(slower(20.0));
-    let roles: [(&str, fn(Role) -> Result<()>); 11] = [
+    let roles: [(&str, fn(Role) -> Result<()>); 12] = [
         ("grows", grows),
         ("grows checked", grows_checked),
         ("dies", dies),
+        ("aborted", aborted),
         ("first refused", |role| refused(role, false)),
         ("last refused", |role| refused(role, true)),
         ("swapped", swapped),
@@ -423,20 +426,100 @@ fn fails(role: Role, exchange: &Exchange, old: Option<&Communicator>) -> Result<
     Ok(error)
 }
 
+/// A store of a rank whose process ends once it has its invitation, if it `dies`.
+struct Dying {
+    store: Directory,
+    rank: usize,
+    dies: bool,
+    /// The key of the broadcast that follows this rank's last value.
+    next: Mutex<String>,
+}
+
+impl Hooks for Dying {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn around<R>(
+        &self,
+        method: &'static str,
+        keys: &[&str],
+        _within: Duration,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let result = call();
+        let mut next = self.next.lock().unwrap();
+        if method == "set"
+            && let Some((path, rank)) = keys[0].rsplit_once('/')
+            && rank.parse() == Ok(self.rank)
+            && let Some((path, round)) = path.rsplit_once('/')
+            && let Ok(round) = round.parse::<u64>()
+        {
+            *next = format!("{path}/{}/0", round + 1);
+        }
+        // The votes and values of all ranks come first: those rounds have a value of this rank.
+        if self.dies && method == "get" && keys == [next.as_str()] {
+            std::process::exit(0);
+        }
+        result
+    }
+}
+
 /// The last rank has its invitation, and dies. The others do not wait for their timeout.
 fn dies(role: Role) -> Result<()> {
-    let exchange = exchange(role)?;
+    let directory = std::env::var(DIRECTORY).expect(DIRECTORY);
+    let store = Directory::open(std::path::Path::new(&directory), role.rank, role.size)?;
+    let dies = role.rank + 1 == role.size;
+    let store = HookedStore(Dying { store, rank: role.rank, dies, next: Mutex::default() });
+    let exchange = Exchange::join_timeout(Arc::new(store), slower(40.0))?.with_timeout(slower(10.0));
     let old = first(role)?;
-    if role.rank + 1 == role.size {
-        // It is ready, and joins.
-        exchange.all_gather(&[1])?;
-        exchange.broadcast(0, &[])?;
-        std::process::exit(0);
-    }
     let error = fails(role, &exchange, old.as_ref())?;
     assert!(matches!(error, Error::Departed { .. } | Error::Aborted { .. }), "{error:?}");
     assert_names(&error, &[&format!("rank {} has died", role.size - 1)]);
     Ok(())
+}
+
+/// A rank that waits for the others to come is aborted by another thread. It ends at once, and those that come later learn
+/// why.
+fn aborted(role: Role) -> Result<()> {
+    let exchange = exchange(role)?;
+    let old = first(role)?;
+    let all: Vec<_> = (0..role.size).collect();
+    // The rounds of the exchange are those of the grow.
+    let ended = exchange.subset(&all)?;
+    let last = role.rank + 1 == role.size;
+    if last {
+        ended.barrier()?;
+    }
+    let error = thread::scope(|scope| {
+        if let (0, Some(old)) = (role.rank, &old) {
+            let aborter = old.aborter();
+            scope.spawn(move || {
+                // It may come before the call, or while that waits.
+                thread::sleep(Duration::from_millis(200));
+                aborter.abort("the test ends it")
+            });
+        }
+        fails(role, &exchange, old.as_ref())
+    })?;
+    match (role.rank, &error) {
+        (0, Error::Aborted { .. }) => {}
+        (_, Error::Exchange { .. }) => assert_names(&error, &["rank 0", "it cannot go on", "the test ends it"]),
+        other => panic!("{other:?}"),
+    }
+    if last { Ok(()) } else { ended.barrier() }
+}
+
+#[test]
+fn an_abort_ends_the_wait_for_those_that_join() {
+    watched(120.0, || {
+        if gpucomm::backend() != Backend::Emulator && gpucomm::nccl::version().unwrap() < FIRST {
+            return skip("NCCL is older than 2.29.2");
+        }
+        for ranks in rank_counts(&[2, 3]) {
+            all_succeed(start("aborted", ranks, 1), slower(60.0));
+        }
+    });
 }
 
 /// One of the ranks that there are cannot grow, the first or the last: all are told at once.

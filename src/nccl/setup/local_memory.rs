@@ -26,17 +26,24 @@ const LEAVES: Duration = Duration::from_millis(20);
 /// How long copies and fills may take that were enqueued before the gate was shut.
 const PASSES: Duration = Duration::from_millis(100);
 
-/// The devices whose memory has been made, by their ordinals.
-static MADE: AtomicU64 = AtomicU64::new(0);
+/// How many devices [`MADE`] has bits for.
+const DEVICES: usize = 64 * 16;
 
-fn bit(device: Device) -> u64 {
-    1 << (device.ordinal() % 64)
+/// The devices whose memory has been made, by their ordinals.
+static MADE: [AtomicU64; DEVICES / 64] = [const { AtomicU64::new(0) }; DEVICES / 64];
+
+/// The word and the bit of `device`.
+#[inline]
+fn place(device: Device) -> (&'static AtomicU64, u64) {
+    let ordinal = device.ordinal() as usize % DEVICES;
+    (&MADE[ordinal / 64], 1 << (ordinal % 64))
 }
 
 /// Whether the memory of `device` has been made.
 #[inline]
 pub(crate) fn is_made(device: Device) -> bool {
-    MADE.load(Ordering::Relaxed) & bit(device) != 0
+    let (word, bit) = place(device);
+    word.load(Ordering::Relaxed) & bit != 0
 }
 
 /// Makes the memory of `device` for `operation`, when the device is idle.
@@ -67,7 +74,8 @@ pub(crate) fn make(
         })?;
         made.ok_or_else(|| late(operation, device, deadline))?;
     }
-    MADE.fetch_or(bit(device), Ordering::Relaxed);
+    let (word, bit) = place(device);
+    word.fetch_or(bit, Ordering::Relaxed);
     Ok(())
 }
 

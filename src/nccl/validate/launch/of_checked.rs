@@ -42,7 +42,7 @@ impl Validator for OverExchange {
     }
 
     fn on_departure(&self, inner: &Inner, _end: &mut dyn FnMut(&Inner, &Error)) {
-        inner.validation.over_exchange().into_iter().for_each(Self::leave);
+        inner.validation.over_exchange().into_iter().for_each(|this| this.leave(inner.time_to_end()));
     }
 
     fn departure_error(&self, inner: &Inner, done: u64, last: u64) -> Option<Error> {

@@ -63,7 +63,7 @@ mod tests {
         // The last one has not closed.
         all.for_each(|one| {
             if one.rank() < 8 {
-                one.leave();
+                one.leave(LAST);
             }
         });
         let mut known = Vec::new();

@@ -52,8 +52,9 @@ impl OverExchange {
         Ok(self.exchange("end")?.note_of_any(END, within)?.and_then(|bytes| Ending::decode(&bytes)))
     }
 
-    /// Tells the other ranks that this one is closed, and takes part in nothing more.
-    pub(crate) fn leave(self: &Arc<Self>) {
+    /// Tells the other ranks that this one is closed, and takes part in nothing more. Waits up to a
+    /// second for that, and no longer than `within`.
+    pub(crate) fn leave(self: &Arc<Self>, within: Duration) {
         let (rank, passed) = (self.rank(), self.passed.load(Ordering::Relaxed));
         let how = presence::gone(rank, Departure::Closed, passed, self.last_of());
         let this = Arc::clone(self);
@@ -70,6 +71,6 @@ impl OverExchange {
             }
             told
         })
-        .wait(LAST);
+        .wait(LAST.min(within));
     }
 }

@@ -135,8 +135,9 @@ impl OverExchange {
     /// Leaves the exchange after the communicator has ended and the others have been told. Another
     /// thread does it, because this may be the last use of a store that serves others. The listener
     /// says first why the communicator has ended. Unless this rank was closed, a note then says `how`
-    /// it has ended, for ranks that wait for it to make another communicator.
-    pub(crate) fn let_go(self: &Arc<Self>, how: String) {
+    /// it has ended, for ranks that wait for it to make another communicator. Waits up to a second for
+    /// that, and no longer than `within`.
+    pub(crate) fn let_go(self: &Arc<Self>, how: String, within: Duration) {
         let this = Arc::clone(self);
         farewell::tell(self.store_number, move || {
             // The listener sends nothing; the channel only closes.
@@ -149,7 +150,7 @@ impl OverExchange {
             drop(exchange);
             Ok(())
         })
-        .wait(LAST);
+        .wait(LAST.min(within));
     }
 }
 
