@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::combine;
 use super::handle::Exchange;
 use super::store::{MAX_VALUE, check_rank};
-use super::view::GRACE;
+use super::view::{FIRST_LOOK, GRACE};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -137,6 +138,14 @@ impl Exchange {
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u8>>> {
         self.put(round, operation, kind, value, deadline)?;
+        self.view.combine(round, kind, deadline)?;
+        if let Some(key) = self.view.combined_key(round)
+            && let Some(combined) = self.view.await_combined(&key, FIRST_LOOK, deadline)?
+            && let Some(values) = combine::split(&combined, self.size())
+        {
+            self.met(round);
+            return Ok(values.iter().map(|value| value.get(1..).unwrap_or_default().to_vec()).collect());
+        }
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
         let what = format!("{} (round {round})", kind::name(Some(&kind)));
         let values = self.payloads(round, operation, kind, &what, &keys, deadline)?;
@@ -179,7 +188,8 @@ impl Exchange {
         keys: &[(usize, String)],
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u8>>> {
-        let values = self.view.values(operation, what, keys, deadline, |rank, value| {
+        let combined = self.view.combined_key(round).filter(|_| keys.len() == self.size());
+        let values = self.view.values(operation, what, (keys, combined), deadline, |rank, value| {
             (value.first() != Some(&kind)).then(|| Error::Disagreement {
                 operation,
                 rank,

@@ -21,6 +21,9 @@ use crate::lock::Mutex;
 /// How often a rank that waits checks whether rank 0 has started a newer generation.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The same for each rank that waits, if there are many.
+const EACH: Duration = Duration::from_micros(250);
+
 /// The generation that rank 0 makes, as it publishes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Current {
@@ -148,26 +151,23 @@ impl Meeting<'_> {
         self.store.set(&format!("{}j/{}", now.path, self.rank), &self.me.encode(), left())?;
         self.store.set(&self.now_key(), &now.encode(), left())?;
 
-        let mut met = None;
-        while met.is_none() {
+        let arrivals = loop {
+            self.wait_for_answers(&now.path)?;
             let arrivals: Option<Vec<Arrival>> = self.arrivals(&now.path)?.into_iter().collect();
             if let Some(arrivals) = arrivals {
                 let ids: Vec<u64> = arrivals.iter().map(|arrival| arrival.id).collect();
-                // A rank that has answered and died may be started again.
-                met = patiently(&self.deadline, || self.store.ended(&ids, GRACE))?
-                    .iter()
-                    .all(Option::is_none)
-                    .then_some(arrivals);
-            }
-            if met.is_none() {
-                if self.deadline.expired() {
-                    let late = self.deadline.error(self.operation, self.missing(&now.path)?);
-                    return Err(late.waited_by(self.rank));
+                let ends = patiently(&self.deadline, || self.store.ended(&ids, GRACE))?;
+                if ends.iter().all(Option::is_none) {
+                    break arrivals;
                 }
-                self.wait_for_an_arrival(&now.path)?;
+                // A rank that has answered and died may be started again.
+                std::thread::sleep(LOOK.min(self.deadline.remaining()));
             }
-        }
-        let arrivals = met.unwrap_or_default();
+            if self.deadline.expired() {
+                let late = self.deadline.error(self.operation, self.missing(&now.path)?);
+                return Err(late.waited_by(self.rank));
+            }
+        };
         let list = arrivals
             .iter()
             .fold(Writer::default().count(arrivals.len()), |w, arrival| w.u64(arrival.id).u64(arrival.nonce));
@@ -184,16 +184,18 @@ impl Meeting<'_> {
         Ok((now, arrivals))
     }
 
-    /// Waits a moment, or until the first missing rank answers.
-    fn wait_for_an_arrival(&self, path: &str) -> Result<()> {
-        let arrivals = self.arrivals(path)?;
-        match arrivals.iter().position(Option::is_none) {
-            Some(rank) => self.one(&format!("{path}j/{rank}"), LOOK).map(drop),
-            None => {
-                std::thread::sleep(LOOK.min(self.deadline.remaining()));
-                Ok(())
-            }
+    /// Waits until all ranks have answered, or the deadline passes. Asks for each answer until it is
+    /// there, and not again.
+    fn wait_for_answers(&self, path: &str) -> Result<()> {
+        let mut missing: Vec<String> = (0..self.size).map(|rank| format!("{path}j/{rank}")).collect();
+        while !missing.is_empty() && !self.deadline.expired() {
+            let part: Vec<&str> = missing.iter().take(MAX_KEYS).map(String::as_str).collect();
+            let within = self.deadline.remaining().min(LOOK);
+            let values = patiently(&self.deadline, || self.store.get(&part, within))?;
+            let mut came = values.iter().map(Option::is_some);
+            missing.retain(|_| !came.next().unwrap_or(false));
         }
+        Ok(())
     }
 
     /// The ranks that have met in the generation at `path`, once all have.
@@ -210,6 +212,8 @@ impl Meeting<'_> {
     /// one.
     fn follow(&self) -> Result<(Current, Vec<Arrival>)> {
         let mut answered: Vec<Current> = Vec::new();
+        // Many ranks look less often: they share one store.
+        let look = LOOK.max(EACH.saturating_mul(u32::try_from(self.size).unwrap_or(u32::MAX)));
         let met = loop {
             let known = answered.last().cloned();
             let now = self.now(if known.is_none() { LOOK } else { Duration::ZERO })?;
@@ -238,7 +242,7 @@ impl Meeting<'_> {
                 std::thread::sleep(LOOK.min(self.deadline.remaining()) / 10);
             }
             if let Some(now) = answered.last() {
-                match self.met(&now.path, LOOK)? {
+                match self.met(&now.path, look)? {
                     Some(arrivals) if arrivals[self.rank] == self.me => break (now.clone(), arrivals),
                     // This list is final, and lacks this start of this rank. Rank 0 will make
                     // another generation.

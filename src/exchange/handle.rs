@@ -307,7 +307,7 @@ impl Exchange {
         check_rank(operation, rank, self.size())?;
         let asked = [(rank, self.name(operation, key)?)];
         let what = format!("{key:?}");
-        Ok(self.view.values(operation, &what, &asked, &self.deadline(), |_, _| None)?.swap_remove(0))
+        Ok(self.view.values(operation, &what, (&asked, None), &self.deadline(), |_, _| None)?.swap_remove(0))
     }
 
     /// Returns the value of a key, or `None` if it is not set. Does not wait.

@@ -72,6 +72,7 @@
 mod announced;
 mod c10d;
 mod collectives;
+mod combine;
 mod digest;
 mod directory;
 #[cfg(feature = "nccl")]

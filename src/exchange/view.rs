@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::combine;
 use super::digest::short;
 use super::store::{MAX_KEYS, Store};
 use crate::deadline::{Deadline, backoff};
@@ -14,6 +15,9 @@ use crate::lock::{Mutex, MutexGuard};
 /// The longest single request to the store while a rank waits. A store that notices the end of a rank
 /// answers earlier.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
+
+/// The first request of a wait is short: a rank may have ended before the call.
+pub(super) const FIRST_LOOK: Duration = Duration::from_millis(10);
 
 /// The time for the steps that must follow a decision, if the deadline passes while it is made.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
@@ -116,16 +120,38 @@ impl View {
         &self,
         keys: &[(usize, String)],
         deadline: &Deadline,
+        enough: impl FnMut(&[Came]) -> Result<bool>,
+    ) -> Result<Vec<Came>> {
+        self.await_values(keys, None, deadline, enough)
+    }
+
+    /// As [`View::await_keys`], for keys whose values may also come as one, under the key `combined`.
+    fn await_values(
+        &self,
+        keys: &[(usize, String)],
+        mut combined: Option<&str>,
+        deadline: &Deadline,
         mut enough: impl FnMut(&[Came]) -> Result<bool>,
     ) -> Result<Vec<Came>> {
         let mut came = vec![Came::NotYet; keys.len()];
         let mut first = true;
         loop {
             let left = deadline.remaining();
-            // Make the first request short: the member may have ended before this call.
-            let look = if first { LOOK / 25 } else { LOOK };
+            let look = if first { FIRST_LOOK } else { LOOK };
             first = false;
-            self.look(keys, &mut came, left.min(look), deadline)?;
+            if let Some(key) = combined {
+                match self.await_combined(key, look, deadline)? {
+                    Some(bytes) => match combine::split(&bytes, keys.len()) {
+                        Some(values) => return Ok(values.iter().map(|value| Came::Value(value.to_vec())).collect()),
+                        // All members have set their keys.
+                        None => combined = None,
+                    },
+                    None => self.look(keys, &mut came, Duration::ZERO, deadline)?,
+                }
+            }
+            if combined.is_none() {
+                self.look(keys, &mut came, left.min(look), deadline)?;
+            }
             if came.iter().all(|came| matches!(came, Came::Value(_))) {
                 return Ok(came);
             }
@@ -143,6 +169,32 @@ impl View {
             }
             if up || enough(&came)? {
                 return Ok(came);
+            }
+        }
+    }
+
+    /// Waits for the combined value of all members, until they have to be looked at: one of them has
+    /// ended, the deadline passes, or `look` does. With many members `look` lasts longer, because each
+    /// of them then reads the keys of all: a few of them do so before the others.
+    pub(super) fn await_combined(&self, key: &str, look: Duration, deadline: &Deadline) -> Result<Option<Vec<u8>>> {
+        let many = u32::try_from(self.size() / MAX_KEYS).unwrap_or(u32::MAX);
+        let is_first = self.rank.is_multiple_of(MAX_KEYS);
+        let until = Deadline::after(match many {
+            0 => look,
+            many => LOOK.saturating_mul(many).saturating_mul(if is_first { 1 } else { 8 }),
+        });
+        // A store that notices the end of a rank answers earlier.
+        let longest = LOOK.saturating_mul(1 + many / 4);
+        let has_ended = || {
+            let ids: Vec<u64> = self.members.iter().map(|member| member.id).collect();
+            let ends = patiently(deadline, || self.store.ended(&ids, GRACE))?;
+            Ok::<_, Error>(ends.iter().any(Option::is_some))
+        };
+        loop {
+            let within = until.remaining().min(deadline.remaining()).min(longest);
+            let value = patiently(deadline, || self.store.get(&[key], within))?.swap_remove(0);
+            if value.is_some() || until.expired() || deadline.expired() || has_ended()? {
+                return Ok(value);
             }
         }
     }
@@ -179,12 +231,13 @@ impl View {
 
     /// Waits for keys, and returns their values. Each key comes with the member that sets it. The error
     /// names the members that have not set theirs. `objection` gets each rank and its value, and may
-    /// return an error, which ends the wait immediately.
+    /// return an error, which ends the wait immediately. If the members set their values as one, it is
+    /// under the key `combined`.
     pub(super) fn values(
         &self,
         operation: &'static str,
         what: &str,
-        keys: &[(usize, String)],
+        (keys, combined): (&[(usize, String)], Option<String>),
         deadline: &Deadline,
         objection: impl Fn(usize, &[u8]) -> Option<Error>,
     ) -> Result<Vec<Vec<u8>>> {
@@ -195,7 +248,8 @@ impl View {
             });
             values.filter_map(|(rank, value)| objection(rank, value)).next()
         };
-        let came = self.await_keys(keys, deadline, |came| {
+        let combined = combined.as_deref();
+        let came = self.await_values(keys, combined, deadline, |came| {
             Ok(came.iter().any(|came| matches!(came, Came::Ended(_))) || objections(came).is_some())
         })?;
         if let Some(error) = objections(&came) {

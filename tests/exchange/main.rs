@@ -24,6 +24,7 @@ mod mpi_late;
 mod processes;
 mod pytorch;
 mod random;
+mod scale;
 #[cfg(feature = "secret")]
 mod secrets;
 mod support;

@@ -1,6 +1,6 @@
 //! Which clients wait for which keys.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::exchange::table::ENTRY;
@@ -8,30 +8,42 @@ use crate::exchange::table::ENTRY;
 /// Clients, by their tokens, and the keys that each still waits for.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    clients: HashMap<u64, HashSet<Arc<[u8]>>>,
-    /// The clients of each key, in the order in which they came.
-    keys: HashMap<Arc<[u8]>, Vec<u64>>,
+    clients: HashMap<u64, Wait>,
+    /// The clients of each key, by the numbers of their waits: in the order in which they came.
+    keys: HashMap<Arc<[u8]>, BTreeMap<u64, u64>>,
+    /// How many waits have begun.
+    begun: u64,
     /// The bytes that all keys take, roughly.
     bytes: usize,
+}
+
+/// The wait of one client.
+#[derive(Debug)]
+struct Wait {
+    number: u64,
+    keys: HashSet<Arc<[u8]>>,
 }
 
 impl Waits {
     /// The client waits for these keys, and for no others any more.
     pub(super) fn begin(&mut self, client: u64, keys: HashSet<Arc<[u8]>>) {
         self.end(client);
+        self.begun += 1;
+        let number = self.begun;
         for key in &keys {
             self.bytes += cost(key);
-            self.keys.entry(Arc::clone(key)).or_default().push(client);
+            self.keys.entry(Arc::clone(key)).or_default().insert(number, client);
         }
-        self.clients.insert(client, keys);
+        self.clients.insert(client, Wait { number, keys });
     }
 
     /// The client waits no more.
     pub(super) fn end(&mut self, client: u64) {
-        for key in self.clients.remove(&client).unwrap_or_default() {
+        let Some(wait) = self.clients.remove(&client) else { return };
+        for key in wait.keys {
             self.bytes -= cost(&key);
             if let Some(clients) = self.keys.get_mut(&key) {
-                clients.retain(|other| *other != client);
+                clients.remove(&wait.number);
                 if clients.is_empty() {
                     self.keys.remove(&key);
                 }
@@ -42,21 +54,21 @@ impl Waits {
     /// A key has been set: the clients that have waited for nothing else. Their waits are over.
     pub(super) fn key_set(&mut self, key: &[u8]) -> Vec<u64> {
         let clients = self.keys.remove(key).unwrap_or_default();
-        clients.into_iter().filter(|client| self.strike(*client, key)).collect()
+        clients.into_values().filter(|client| self.strike(*client, key)).collect()
     }
 
     /// A value has been put into the queue of a key: the first client that has waited for nothing
     /// else. Its wait is over.
     pub(super) fn key_pushed(&mut self, key: &[u8]) -> Option<u64> {
         let clients = self.keys.get_mut(key)?;
-        let only = |client: &u64| self.clients.get(client).is_some_and(|keys| keys.len() == 1);
-        let Some(at) = clients.iter().position(only) else {
+        let only = |client: &u64| self.clients.get(client).is_some_and(|wait| wait.keys.len() == 1);
+        let Some((&number, &client)) = clients.iter().find(|(_, client)| only(client)) else {
             // All clients of this key wait for others as well. They wait for this one no longer, as
             // PyTorch's server has it.
             self.key_set(key);
             return None;
         };
-        let client = clients.remove(at);
+        clients.remove(&number);
         self.bytes -= cost(key);
         if clients.is_empty() {
             self.keys.remove(key);
@@ -82,22 +94,24 @@ impl Waits {
     /// Whether the clients that wait are there, and both sides say the same.
     #[cfg(any(test, fuzzing))]
     pub(super) fn is_consistent(&self, is_there: impl Fn(&u64) -> bool) -> bool {
-        let one_side = |(client, keys): (&u64, &HashSet<Arc<[u8]>>)| {
-            is_there(client) && !keys.is_empty() && keys.iter().all(|key| self.keys[key].contains(client))
+        let one_side = |(client, wait): (&u64, &Wait)| {
+            let waited = |key: &Arc<[u8]>| self.keys[key].get(&wait.number) == Some(client);
+            is_there(client) && !wait.keys.is_empty() && wait.keys.iter().all(waited)
         };
-        let waited =
-            |(key, clients): (&Arc<[u8]>, &Vec<u64>)| clients.iter().all(|one| self.clients[one].contains(key));
-        let bytes: usize = self.clients.values().flatten().map(|key| cost(key)).sum();
+        let waited = |(key, clients): (&Arc<[u8]>, &BTreeMap<u64, u64>)| {
+            clients.values().all(|one| self.clients[one].keys.contains(key))
+        };
+        let bytes: usize = self.clients.values().flat_map(|wait| &wait.keys).map(|key| cost(key)).sum();
         self.clients.iter().all(one_side) && self.keys.iter().all(waited) && self.bytes == bytes
     }
 
     /// The client waits for this key no longer. Returns whether its wait is over.
     fn strike(&mut self, client: u64, key: &[u8]) -> bool {
-        let Some(keys) = self.clients.get_mut(&client) else { return false };
-        if keys.remove(key) {
+        let Some(wait) = self.clients.get_mut(&client) else { return false };
+        if wait.keys.remove(key) {
             self.bytes -= cost(key);
         }
-        let done = keys.is_empty();
+        let done = wait.keys.is_empty();
         if done {
             self.clients.remove(&client);
         }
