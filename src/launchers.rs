@@ -16,18 +16,37 @@ pub enum Launcher {
     Slurm,
     /// Open MPI's `mpirun`.
     OpenMpi,
+    /// The launchers of MVAPICH2 and of MVAPICH 3 and 4 (MVAPICH-Plus).
+    Mvapich,
+    /// `jsrun` of IBM's Job Step Manager.
+    Jsm,
+    /// Flux.
+    Flux,
     /// PALS, HPE's `mpiexec`.
     Pals,
     /// A process manager that speaks PMI, such as the `mpiexec` of MPICH and of Intel MPI.
     Pmi,
+    /// Amazon SageMaker, which starts one process on each host.
+    SageMaker,
     /// Nobody: the program runs by itself.
     Alone,
 }
 
 impl Launcher {
     /// All that `GPUCOMM_LAUNCHER` may name.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Explicit, Self::Torchrun, Self::Slurm, Self::OpenMpi, Self::Pals, Self::Pmi, Self::Alone];
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Explicit,
+        Self::Torchrun,
+        Self::Slurm,
+        Self::OpenMpi,
+        Self::Mvapich,
+        Self::Jsm,
+        Self::Flux,
+        Self::Pals,
+        Self::Pmi,
+        Self::SageMaker,
+        Self::Alone,
+    ];
 
     /// As `GPUCOMM_LAUNCHER` has it.
     pub(crate) const fn name(self) -> &'static str {
@@ -36,8 +55,12 @@ impl Launcher {
             Self::Torchrun | Self::GpucommRun => "torchrun",
             Self::Slurm => "slurm",
             Self::OpenMpi => "openmpi",
+            Self::Mvapich => "mvapich",
+            Self::Jsm => "jsm",
+            Self::Flux => "flux",
             Self::Pals => "pals",
             Self::Pmi => "pmi",
+            Self::SageMaker => "sagemaker",
             Self::Alone => "alone",
         }
     }
@@ -66,6 +89,20 @@ impl Launcher {
                 &["OMPI_COMM_WORLD_LOCAL_RANK"],
                 &["OMPI_COMM_WORLD_LOCAL_SIZE"],
             ),
+            Self::Mvapich => (
+                &["MVP_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"],
+                &["MVP_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"],
+                &["MVP_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK"],
+                &["MVP_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"],
+            ),
+            Self::Jsm => (
+                &["JSM_NAMESPACE_RANK"],
+                &["JSM_NAMESPACE_SIZE"],
+                &["JSM_NAMESPACE_LOCAL_RANK"],
+                &["JSM_NAMESPACE_LOCAL_SIZE"],
+            ),
+            // How many tasks a host has follows from FLUX_JOB_NNODES, where it is 1.
+            Self::Flux => (&["FLUX_TASK_RANK"], &["FLUX_JOB_SIZE"], &["FLUX_TASK_LOCAL_ID"], &[]),
             Self::Pals => (
                 &["PALS_RANKID"],
                 &["PALS_SIZE", "PMI_SIZE"],
@@ -78,7 +115,7 @@ impl Launcher {
                 &["MPI_LOCALRANKID", "PMI_LOCAL_RANK"],
                 &["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"],
             ),
-            Self::Alone => return None,
+            Self::SageMaker | Self::Alone => return None,
         };
         Some(Names { rank, size, local_rank, local_size })
     }
@@ -92,8 +129,12 @@ impl fmt::Display for Launcher {
             Self::GpucommRun => "gpucomm run",
             Self::Slurm => "Slurm",
             Self::OpenMpi => "Open MPI",
+            Self::Mvapich => "MVAPICH",
+            Self::Jsm => "JSM",
+            Self::Flux => "Flux",
             Self::Pals => "PALS",
             Self::Pmi => "PMI",
+            Self::SageMaker => "SageMaker",
             Self::Alone => "nobody",
         })
     }

@@ -17,7 +17,19 @@ const RUN: &str = "GPUCOMM_RUN";
 
 /// Those that start processes within what another one has started: what they say is nearer to a process than what a step of Slurm says,
 /// which all that runs in it inherits.
-const INNER: [Launcher; 3] = [Launcher::OpenMpi, Launcher::Pals, Launcher::Pmi];
+const INNER: [Launcher; 6] =
+    [Launcher::OpenMpi, Launcher::Mvapich, Launcher::Jsm, Launcher::Flux, Launcher::Pals, Launcher::Pmi];
+
+/// Variables by which launchers number their processes, or the hosts of a job, and which do not say how many there are.
+const RANKS: [(&str, &str); 7] = [
+    ("PMIX_RANK", "PMIx has the rest: build with the feature `pmix` and start from PmixPlace"),
+    ("PMI_ID", "PMI has the rest"),
+    ("ALPS_APP_PE", "it numbers the processes of aprun"),
+    ("MPIRUN_RANK", "it numbers the processes of mpirun_rsh"),
+    ("HOROVOD_RANK", "it numbers the processes of Horovod"),
+    ("PET_NODE_RANK", "it numbers hosts: start the program there by torchrun, which reads it"),
+    ("NODE_RANK", "it numbers hosts: start the program there by torchrun or gpucomm run"),
+];
 
 /// Who this process is. What was said on purpose comes first, then `torchrun`, then the launchers of MPI, then Slurm.
 ///
@@ -27,7 +39,11 @@ pub(super) fn choose(environment: &Environment<'_>) -> Result<Claim> {
     // What is set by half may be a script's, beside a launcher that says all.
     let mut halves = Vec::new();
     let read = |launcher, halves: &mut Vec<Error>| -> Result<Option<Claim>> {
-        Ok(match Claim::read(environment, launcher)? {
+        let said = match launcher {
+            Launcher::SageMaker => Claim::of_sagemaker(environment)?,
+            _ => Claim::read(environment, launcher)?,
+        };
+        Ok(match said {
             Said::Nothing => None,
             Said::Whole(claim) => Some(claim),
             Said::Half(error) => {
@@ -68,7 +84,11 @@ pub(super) fn choose(environment: &Environment<'_>) -> Result<Claim> {
     let slurm = read(Launcher::Slurm, &mut halves)?;
     let nearest = match (inner.first(), slurm) {
         // `srun` sets the variables of PMI as well, and says more; those of Open MPI it does not, so that who agrees there does so by chance.
-        (Some(inner), Some(slurm)) if inner.launcher != Launcher::OpenMpi && slurm.agrees(inner) => Some(slurm),
+        (Some(inner), Some(slurm))
+            if matches!(inner.launcher, Launcher::Pals | Launcher::Pmi) && slurm.agrees(inner) =>
+        {
+            Some(slurm)
+        }
         (Some(inner), _) => Some(inner.clone()),
         (None, slurm) => slurm,
     };
@@ -86,8 +106,10 @@ pub(super) fn choose(environment: &Environment<'_>) -> Result<Claim> {
         )));
     }
     let many = |claim: &&Claim| claim.size > 1;
-    let chosen =
-        torchrun.as_ref().filter(many).or(nearest.as_ref().filter(many)).or(torchrun.as_ref()).or(nearest.as_ref());
+    let sagemaker = read(Launcher::SageMaker, &mut halves)?;
+    // SageMaker has started what has started this process, if another one says anything.
+    let others = torchrun.as_ref().or(nearest.as_ref());
+    let chosen = torchrun.as_ref().filter(many).or(nearest.as_ref().filter(many)).or(others).or(sagemaker.as_ref());
     match (chosen, halves.into_iter().next()) {
         (Some(claim), None) => Ok(claim.clone()),
         (Some(claim), _) if claim.size > 1 => Ok(claim.clone()),
@@ -111,6 +133,16 @@ fn nobody(environment: &Environment<'_>) -> Result<Claim> {
     if let (Some(tasks), Some(rank), None) = (tasks, environment.text("SLURM_PROCID"), environment.first(STEP)) {
         return Err(usage(format!(
             "the script of a batch job of {tasks} tasks is none of them (SLURM_PROCID={rank}, SLURM_NTASKS={tasks}, and no SLURM_STEP_ID): expected to be started by srun or mpirun; or set {LAUNCHER}=alone"
+        )));
+    }
+    for (name, meaning) in RANKS {
+        let Some(rank) = environment.text(name) else { continue };
+        // A number of hosts of 1 leaves nothing to say.
+        if name == "PET_NODE_RANK" && environment.number(&["PET_NNODES"])? == Some(1) {
+            continue;
+        }
+        return Err(usage(format!(
+            "{name}={rank} says that this process is one of several, and no launcher says of how many ({meaning}): set              GPUCOMM_RANK, GPUCOMM_SIZE and GPUCOMM_STORE; or {LAUNCHER}=alone, if it is the only one"
         )));
     }
     Ok(Claim::alone())

@@ -54,8 +54,9 @@ impl Claim {
             .filter_map(|names| environment.first(names))
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        // The other names are those of other launchers, too.
-        let mut own = all.iter().filter_map(|names| names.first());
+        // The other names are those of other launchers, too. MVAPICH has changed its names.
+        let count = if launcher == Launcher::Mvapich { 2 } else { 1 };
+        let mut own = all.iter().flat_map(|names| names.iter().take(count));
         if own.all(|name| environment.text(name).is_none()) {
             return Ok(Said::Nothing);
         }
@@ -66,12 +67,47 @@ impl Claim {
         };
         let local_rank = environment.number(names.local_rank)?;
         let mut local_size = environment.number(names.local_size)?;
-        if launcher == Launcher::Slurm {
-            local_size = slurm_local_size(environment, &mut seen)?;
+        match launcher {
+            Launcher::Slurm => local_size = slurm_local_size(environment, &mut seen)?,
+            Launcher::Flux if environment.number(&["FLUX_JOB_NNODES"])? == Some(1) => local_size = Some(size),
+            _ => {}
         }
         let claim = Self { launcher, rank, size, local_rank, local_size, seen };
         claim.check().map_err(|wrong| usage(format!("{launcher}: {wrong}: {}", list(&claim.seen))))?;
         Ok(Said::Whole(claim))
+    }
+
+    /// What SageMaker says: the process of this host is one of those of all hosts, in their order.
+    ///
+    /// # Errors
+    /// Returns the same as [`Claim::read`].
+    pub(super) fn of_sagemaker(environment: &Environment<'_>) -> Result<Said> {
+        const HOSTS: &str = "SM_HOSTS";
+        const THIS: &str = "SM_CURRENT_HOST";
+        let (hosts, this) = (environment.text(HOSTS), environment.text(THIS));
+        let seen: Vec<String> = [(HOSTS, &hosts), (THIS, &this)]
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}", value.as_ref()?)))
+            .collect();
+        let (hosts, this) = match (hosts, this) {
+            (None, None) => return Ok(Said::Nothing),
+            (Some(hosts), Some(this)) => (hosts, this),
+            _ => {
+                let reason = format!(
+                    "SageMaker says half of who this is: expected both {HOSTS} and {THIS}, got {}",
+                    list(&seen)
+                );
+                return Ok(Said::Half(usage(reason)));
+            }
+        };
+        let all = nodes::of_sagemaker(&hosts);
+        let rank = all.as_ref().and_then(|all| all.iter().position(|host| *host == this));
+        let (Some(all), Some(rank)) = (all, rank) else {
+            let expected = format!(r#"a list such as ["algo-1","algo-2"] that has {THIS}={this}"#);
+            return Err(Error::argument(super::FROM_ENV, HOSTS, expected, hosts));
+        };
+        let launcher = Launcher::SageMaker;
+        Ok(Said::Whole(Self { launcher, rank, size: all.len(), local_rank: Some(0), local_size: Some(1), seen }))
     }
 
     /// Whether this can be.
@@ -91,6 +127,11 @@ impl Claim {
             return Err(format!("{local} ranks on a host are not some of {size}"));
         }
         Ok(())
+    }
+
+    /// Whether all ranks are known to be on one host.
+    pub(super) fn is_on_one_host(&self) -> bool {
+        self.local_size == Some(self.size)
     }
 
     /// Whether another launcher says the same.

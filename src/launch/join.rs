@@ -104,7 +104,8 @@ impl Shared {
             Meeting::C10d { host, port, prefix, is_there } => {
                 let address = |host: &str| format!("{host}:{port}");
                 let place = C10dPlace::new(address(host)).prefix(prefix.as_str()).with_timeout(deadline.remaining());
-                let own: Vec<_> = listens_at(host).iter().map(|host| address(host)).collect();
+                let own: Vec<_> =
+                    listens_at(host, self.claim.is_on_one_host()).iter().map(|host| address(host)).collect();
                 // The server of rank 0 ends with it, that of another program does not.
                 Ok(Arc::new(match rank {
                     _ if *is_there => place.connect(rank, size)?,
@@ -113,7 +114,8 @@ impl Shared {
                 }))
             }
             Meeting::Tcp { host, ports, job } => {
-                let at = Tcp { host, job, secret: self.secret.as_ref() };
+                let hosts = listens_at(host, self.claim.is_on_one_host());
+                let at = Tcp { host, hosts, job, secret: self.secret.as_ref() };
                 Ok(Arc::new(match rank {
                     0 => at.serve(ports, size, deadline)?,
                     _ => at.reach(ports, rank, size, deadline)?,
@@ -126,7 +128,10 @@ impl Shared {
 
 /// A server of rank 0, at one of several ports.
 struct Tcp<'a> {
+    /// Where other ranks look for it.
     host: &'a str,
+    /// Where it listens.
+    hosts: Vec<String>,
     job: &'a str,
     secret: Option<&'a Secret>,
 }
@@ -142,8 +147,7 @@ impl Tcp<'_> {
 
     /// Listens at the first port that is free. One that has no others is waited for.
     fn serve(&self, ports: &[u16], size: usize, deadline: &Deadline) -> Result<crate::exchange::Tcp> {
-        let hosts = listens_at(self.host);
-        let each = |port| hosts.iter().map(move |host| format!("{host}:{port}"));
+        let each = |port| self.hosts.iter().map(move |host| format!("{host}:{port}"));
         let addresses: Vec<String> = ports.iter().flat_map(each).collect();
         let patience = if ports.len() == 1 { PATIENCE } else { Duration::ZERO };
         self.place(self.host.to_owned(), deadline.remaining()).serve_at(&addresses, patience, size)

@@ -50,9 +50,11 @@ impl Meeting {
         if matches!(claim.launcher, Launcher::Torchrun | Launcher::GpucommRun) {
             return Self::of_torchrun(environment, claim);
         }
-        let one_host = claim.local_size == Some(claim.size);
+        let one_host = claim.is_on_one_host();
         let job = job(environment, claim);
-        let ports = match environment.text("MASTER_PORT") {
+        let named = environment.text("MASTER_PORT");
+        let has_port = named.is_some();
+        let ports = match named {
             Some(port) => vec![self::port("MASTER_PORT", &port)?],
             None if job.is_empty() => {
                 return Ok(Self::Nowhere(format!(
@@ -61,7 +63,10 @@ impl Meeting {
             }
             None => ports_of(&job),
         };
-        Ok(match host(environment, claim, one_host) {
+        // Rank 0 need not look for itself.
+        let host = host(environment, claim, one_host)
+            .or_else(|| (has_port && claim.rank == 0).then(|| "localhost".to_owned()));
+        Ok(match host {
             Some(host) => Self::Tcp { host, ports, job },
             None => Self::Nowhere(format!(
                 "{} does not say on which host rank 0 is: expected {STORE}=tcp://host:port, or MASTER_ADDR",
@@ -95,7 +100,10 @@ impl Meeting {
     }
 
     fn of_torchrun(environment: &Environment<'_>, claim: &Claim) -> Result<Self> {
-        let (Some(host), Some(port)) = (environment.text("MASTER_ADDR"), environment.text("MASTER_PORT")) else {
+        // Rank 0 need not look for itself.
+        let own = || (claim.rank == 0).then(|| "localhost".to_owned());
+        let host = environment.text("MASTER_ADDR").or_else(own);
+        let (Some(host), Some(port)) = (host, environment.text("MASTER_PORT")) else {
             let seen: Vec<_> = ["MASTER_ADDR", "MASTER_PORT"]
                 .iter()
                 .filter_map(|name| environment.text(name).map(|value| format!("{name}={value}")))
@@ -139,6 +147,10 @@ fn job(environment: &Environment<'_>, claim: &Claim) -> String {
         Launcher::OpenMpi => {
             &[&["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"], &["OMPI_MCA_orte_precondition_transports"]]
         }
+        Launcher::Mvapich => &[&["MPIRUN_ID", "PMI_JOBID"]],
+        Launcher::Jsm => &[&["LSB_JOBID"], &["PMIX_NAMESPACE"]],
+        Launcher::Flux => &[&["FLUX_JOB_ID"]],
+        Launcher::SageMaker => &[&["TRAINING_JOB_NAME"]],
         Launcher::Pals => &[&["PALS_APID"]],
         Launcher::Pmi => &[&["PMI_JOBID"]],
     };
@@ -147,7 +159,9 @@ fn job(environment: &Environment<'_>, claim: &Claim) -> String {
     match (parts.is_empty(), claim.launcher) {
         (false, launcher) => format!("{}-{}", launcher.name(), parts.join(".")),
         // On one host, who has started them all is the same for all.
-        (true, Launcher::Pmi | Launcher::Pals) if claim.local_size == Some(claim.size) => {
+        (true, Launcher::Pmi | Launcher::Pals | Launcher::Mvapich | Launcher::Jsm | Launcher::Flux)
+            if claim.is_on_one_host() =>
+        {
             // Numbers of processes are those of a container.
             let container = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
             format!("{}-{}-{}", claim.launcher.name(), std::os::unix::process::parent_id(), container.display())
@@ -176,10 +190,13 @@ fn host(environment: &Environment<'_>, claim: &Claim, one_host: bool) -> Option<
     if let Some(host) = environment.text("MASTER_ADDR") {
         return Some(in_brackets(host));
     }
+    if claim.launcher == Launcher::SageMaker {
+        return environment.text("SM_HOSTS").and_then(|hosts| nodes::of_sagemaker(&hosts)?.into_iter().next());
+    }
     // MPI's launchers put rank 0 on the first node of what Slurm has allocated to them.
     let lists: &[&str] = match claim.launcher {
         Launcher::Slurm => &["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"],
-        Launcher::OpenMpi | Launcher::Pmi => &["SLURM_JOB_NODELIST", "SLURM_NODELIST"],
+        Launcher::OpenMpi | Launcher::Mvapich | Launcher::Pmi => &["SLURM_JOB_NODELIST", "SLURM_NODELIST"],
         _ => &[],
     };
     lists.iter().find_map(|name| environment.text(name)).and_then(|list| nodes::first_of(&list))
@@ -190,9 +207,11 @@ fn in_brackets(host: String) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host }
 }
 
-/// Where rank 0 listens so that all who look for it at `host` find it, each in turn until one can be: at this host alone, or everywhere, as the name of a host may
-/// stand for an address that no other host reaches.
-pub(super) fn listens_at(host: &str) -> Vec<String> {
-    let alone = host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    if alone { vec![host.to_owned()] } else { vec!["[::]".to_owned(), "0.0.0.0".to_owned()] }
+/// The addresses at which rank 0 may listen, in their order. If all ranks are on one host, and look for rank 0 at a loopback
+/// address, that is `host`. Otherwise it listens everywhere: an operator may give rank 0 the name `localhost`, and the other
+/// ranks the name of its host, whose address may be another one there.
+pub(super) fn listens_at(host: &str, on_one_host: bool) -> Vec<String> {
+    let is_loopback =
+        host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    if on_one_host && is_loopback { vec![host.to_owned()] } else { vec!["[::]".to_owned(), "0.0.0.0".to_owned()] }
 }

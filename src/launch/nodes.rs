@@ -49,6 +49,13 @@ fn end_of_first(list: &str) -> Option<usize> {
     (depth == 0).then_some(list.len())
 }
 
+/// The hosts of a list of SageMaker's: `["algo-1","algo-2"]`. `None` if it is no such list.
+pub(super) fn of_sagemaker(list: &str) -> Option<Vec<String>> {
+    let hosts = list.trim().strip_prefix('[')?.strip_suffix(']')?.split(',');
+    let name = |host: &str| host.trim().strip_prefix('"')?.strip_suffix('"').map(ToOwned::to_owned);
+    hosts.map(name).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,6 +33,16 @@ const OPEN_MPI: &str = "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_
 const TORCHRUN: &str = "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500";
 const AGENT: &str = "TORCHELASTIC_RUN_ID=abc TORCHELASTIC_RESTART_COUNT=1 TORCHELASTIC_USE_AGENT_STORE=True";
 
+/// As their own documentation has it.
+const MVAPICH2: &str = "MV2_COMM_WORLD_RANK=3 MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=2 \
+                        MPIRUN_RANK=3 MPIRUN_ID=7";
+const JSM: &str = "JSM_NAMESPACE_RANK=5 JSM_NAMESPACE_SIZE=12 JSM_NAMESPACE_LOCAL_RANK=5 JSM_NAMESPACE_LOCAL_SIZE=6 \
+                   LSB_JOBID=77 PMIX_NAMESPACE=1";
+const FLUX: &str = "FLUX_TASK_RANK=3 FLUX_JOB_SIZE=4 FLUX_TASK_LOCAL_ID=1 FLUX_JOB_NNODES=2 FLUX_JOB_ID=f2";
+const KUBEFLOW: &str = "RANK=0 WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=23456 PET_NODE_RANK=0 PET_NNODES=3";
+const SAGEMAKER: &str =
+    r#"SM_HOSTS=["algo-1","algo-2"] SM_CURRENT_HOST=algo-2 SM_NUM_GPUS=8 TRAINING_JOB_NAME=train-1"#;
+
 #[test]
 fn each_launcher_is_understood() {
     for (set, launcher, rank, size, local) in [
@@ -52,6 +62,47 @@ fn each_launcher_is_understood() {
         (SLURM, Launcher::Slurm, 5, 6, (Some(1), Some(2))),
         (OPEN_MPI, Launcher::OpenMpi, 3, 4, (Some(3), Some(4))),
         ("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", Launcher::Pmi, 1, 2, (Some(1), Some(2))),
+        // Intel MPI, whose Hydra sets what that of MPICH does, and more.
+        (
+            "PMI_RANK=3 PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 I_MPI_MPIRUN=mpirun I_MPI_HYDRA_HOST_FILE=h",
+            Launcher::Pmi,
+            3,
+            4,
+            (Some(1), Some(2)),
+        ),
+        // MVAPICH2 by mpirun_rsh, and MVAPICH 3 by Hydra, which sets PMI's as well.
+        (MVAPICH2, Launcher::Mvapich, 3, 4, (Some(1), Some(2))),
+        (
+            "MVP_COMM_WORLD_RANK=1 MVP_COMM_WORLD_SIZE=2 MVP_COMM_WORLD_LOCAL_RANK=0 MVP_COMM_WORLD_LOCAL_SIZE=1 \
+             PMI_RANK=1 PMI_SIZE=2",
+            Launcher::Mvapich,
+            1,
+            2,
+            (Some(0), Some(1)),
+        ),
+        (JSM, Launcher::Jsm, 5, 12, (Some(5), Some(6))),
+        // With Spectrum MPI, which is an Open MPI.
+        (
+            &format!("{JSM} OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=12 OMPI_COMM_WORLD_LOCAL_RANK=5 PMIX_RANK=5"),
+            Launcher::OpenMpi,
+            5,
+            12,
+            (Some(5), None),
+        ),
+        (FLUX, Launcher::Flux, 3, 4, (Some(1), None)),
+        (&FLUX.replace("NNODES=2", "NNODES=1"), Launcher::Flux, 3, 4, (Some(1), Some(4))),
+        // Open MPI 5, whose launcher is PRRTE.
+        (&format!("{OPEN_MPI} PRTE_LAUNCHED=1 PMIX_VERSION=5.0.1"), Launcher::OpenMpi, 3, 4, (Some(3), Some(4))),
+        // Kubeflow's PyTorchJob, on the master and on a worker; Ray Train.
+        (KUBEFLOW, Launcher::Torchrun, 0, 3, (None, None)),
+        (&KUBEFLOW.replace("RANK=0", "RANK=2"), Launcher::Torchrun, 2, 3, (None, None)),
+        (&format!("{TORCHRUN} NODE_RANK=0 LOCAL_SIZE=2"), Launcher::Torchrun, 1, 2, (Some(1), Some(2))),
+        (SAGEMAKER, Launcher::SageMaker, 1, 2, (Some(0), Some(1))),
+        (r#"SM_HOSTS=["algo-1"] SM_CURRENT_HOST=algo-1"#, Launcher::SageMaker, 0, 1, (Some(0), Some(1))),
+        // What SageMaker has started starts others.
+        (&format!("{SAGEMAKER} {TORCHRUN}"), Launcher::Torchrun, 1, 2, (Some(1), Some(2))),
+        (&format!("{SAGEMAKER} {OPEN_MPI}"), Launcher::OpenMpi, 3, 4, (Some(3), Some(4))),
+        ("PET_NODE_RANK=0 PET_NNODES=1", Launcher::Alone, 0, 1, (Some(0), Some(1))),
         (
             "PALS_RANKID=1 PMI_RANK=1 PMI_SIZE=2 PALS_LOCAL_RANKID=0 PALS_LOCAL_SIZE=1",
             Launcher::Pals,
@@ -99,6 +150,7 @@ fn who_has_started_the_process_itself_counts() {
     for name in Launcher::ALL {
         let set =
             format!("{SLURM} {OPEN_MPI} {TORCHRUN} GPUCOMM_RANK=0 GPUCOMM_SIZE=1 PMI_RANK=0 PMI_SIZE=1 PALS_RANKID=0");
+        let set = format!("{set} {MVAPICH2} {JSM} {FLUX} {SAGEMAKER}");
         assert_eq!(chosen(&format!("{set} GPUCOMM_LAUNCHER={}", name.name())).unwrap().launcher, name);
     }
 }
@@ -125,6 +177,19 @@ fn what_is_half_or_cannot_be_is_listed() {
         ),
         ("GPUCOMM_LAUNCHER=lsf", &["GPUCOMM_LAUNCHER", "explicit, torchrun", "\"lsf\""]),
         ("GPUCOMM_LAUNCHER=slurm RANK=0 WORLD_SIZE=1", &["Slurm says nothing"]),
+        ("MV2_COMM_WORLD_RANK=1", &["MVAPICH", "half", "MVP_COMM_WORLD_RANK"]),
+        ("FLUX_TASK_RANK=1", &["Flux", "half", "FLUX_JOB_SIZE"]),
+        ("JSM_NAMESPACE_SIZE=1", &["JSM", "half"]),
+        ("SM_CURRENT_HOST=algo-1", &["SageMaker", "half", "SM_HOSTS"]),
+        (r#"SM_HOSTS=["a"] SM_CURRENT_HOST=b"#, &["SM_HOSTS", "SM_CURRENT_HOST=b"]),
+        ("SM_HOSTS=a,b SM_CURRENT_HOST=b", &["SM_HOSTS", r#"["algo-1","algo-2"]"#, "a,b"]),
+        // Ranks that nobody explains.
+        ("PMIX_RANK=0 PMIX_NAMESPACE=job", &["PMIX_RANK=0", "PmixPlace", "GPUCOMM_RANK", "GPUCOMM_LAUNCHER=alone"]),
+        ("PMI_ID=3", &["PMI_ID=3", "GPUCOMM_SIZE", "GPUCOMM_LAUNCHER=alone"]),
+        ("ALPS_APP_PE=2", &["ALPS_APP_PE=2", "aprun"]),
+        ("HOROVOD_RANK=1", &["HOROVOD_RANK=1"]),
+        ("PET_NODE_RANK=0 PET_NNODES=2 PET_MASTER_ADDR=a", &["PET_NODE_RANK=0", "torchrun"]),
+        ("NODE_RANK=1", &["NODE_RANK=1", "torchrun or gpucomm run"]),
     ] {
         let error = chosen(set).expect_err(set).to_string();
         assert!(holds.iter().all(|text| error.contains(text)), "{set}: {error}");
@@ -188,11 +253,32 @@ fn ranks_know_where_they_meet() {
 #[test]
 fn rank_0_listens_where_it_is_looked_for_and_nowhere_else() {
     for host in ["localhost", "127.0.0.1", "127.0.1.1", "[::1]"] {
-        assert_eq!(listens_at(host), [host]);
+        assert_eq!(listens_at(host, true), [host]);
+        // Other ranks may be on other hosts.
+        assert_eq!(listens_at(host, false), ["[::]", "0.0.0.0"]);
     }
     for host in ["node-7", "10.0.0.1", "[fd00::1]", "localhost.cluster"] {
-        assert_eq!(listens_at(host), ["[::]", "0.0.0.0"]);
+        assert_eq!(listens_at(host, true), ["[::]", "0.0.0.0"]);
     }
+}
+
+/// Rank 0 needs no name of its own host, where a port is named; the others do.
+#[test]
+fn rank_0_starts_without_an_address() {
+    for set in ["RANK=0 WORLD_SIZE=2 MASTER_PORT=7", "PMI_RANK=0 PMI_SIZE=2 PMI_JOBID=1 MASTER_PORT=7"] {
+        match meeting(set).unwrap() {
+            Meeting::Tcp { host, ports, .. } => assert_eq!((&*host, &*ports), ("localhost", &[7][..])),
+            Meeting::C10d { host, port, .. } => assert_eq!((&*host, port), ("localhost", 7)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let error = meeting("RANK=1 WORLD_SIZE=2 MASTER_PORT=7").unwrap_err().to_string();
+    assert!(error.contains("MASTER_ADDR"), "{error}");
+    assert!(matches!(meeting("PMI_RANK=1 PMI_SIZE=2 PMI_JOBID=1 MASTER_PORT=7").unwrap(), Meeting::Nowhere(_)));
+    // Nothing names a port, and all ranks fail alike.
+    assert!(matches!(meeting("PMI_RANK=0 PMI_SIZE=2 PMI_JOBID=1").unwrap(), Meeting::Nowhere(_)));
+    let Meeting::Tcp { host, job, .. } = meeting(SAGEMAKER).unwrap() else { panic!("not over TCP") };
+    assert_eq!((&*host, &*job), ("algo-1", "sagemaker-train-1"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod deadlines;
 mod ends;
 mod fds;
 mod files;
+mod foreign;
 mod generations;
 #[path = "../support/hooked_store.rs"]
 mod hooked_store;

@@ -5,11 +5,16 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
 use crate::deadline::Deadline;
 
 /// How long a server waits until its address is free: twice as long as the server of the last run
 /// stays for its ranks.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many clients may wait to be let in. The system allows fewer if it is set so.
+const BACKLOG: i32 = 4096;
 
 /// The pause between two attempts to listen.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -52,7 +57,7 @@ pub(in crate::exchange) fn listen(
         let mut last = io::Error::new(ErrorKind::InvalidInput, "expected an address to listen at, got none");
         let mut in_use = false;
         for address in addresses {
-            match resolve(address, deadline).and_then(|found| TcpListener::bind(&found[..])) {
+            match resolve(address, deadline).and_then(|found| bind(&found)) {
                 Ok(listener) => return Ok(listener),
                 Err(error) => {
                     in_use |= error.kind() == ErrorKind::AddrInUse;
@@ -65,6 +70,34 @@ pub(in crate::exchange) fn listen(
         }
         std::thread::sleep(PAUSE.min(patience.remaining()));
     }
+}
+
+/// Listens at the first of these addresses that is free. All interfaces of IPv6 include those of IPv4,
+/// whatever the system has set.
+fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(ErrorKind::InvalidInput, "expected an address to listen at, got none");
+    for address in addresses {
+        let listener = match address {
+            SocketAddr::V6(of_all) if of_all.ip().is_unspecified() => bind_all(address),
+            _ => TcpListener::bind(address),
+        };
+        match listener {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// As [`TcpListener::bind`], for all interfaces of IPv6 and IPv4.
+fn bind_all(address: &SocketAddr) -> io::Result<TcpListener> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::INET6, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    sockopt::set_ipv6_v6only(&socket, false)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    net::bind(&socket, address)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -24,6 +24,9 @@ const ATTEMPT: Duration = if cfg!(test) { Duration::from_secs(1) } else { Durati
 /// The longest pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// After this time a rank that still tries to connect says so, and why, on stderr: it may wait for minutes.
+const NOTICE: Duration = Duration::from_secs(5);
+
 /// The most memory that is taken at once for bytes that were announced and have not come.
 const PART: usize = 1 << 20;
 
@@ -37,7 +40,14 @@ pub(in crate::exchange) enum Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::Later(if timed_out(&error) { "there is no answer".to_owned() } else { error.to_string() })
+        match error.kind() {
+            ErrorKind::InvalidData => {
+                Self::Never(format!("expected a server of an exchange, got something else: {error}"))
+            }
+            _ if timed_out(&error) => Self::Later("it does not answer".to_owned()),
+            _ if is_closed(&error) => Self::Later(format!("it closes the connection ({error})")),
+            _ => Self::Later(error.to_string()),
+        }
     }
 }
 
@@ -220,7 +230,7 @@ fn dial<T>(
     hope: impl Fn() -> bool,
     greet: impl Fn(TcpStream, &Deadline) -> std::result::Result<T, Failure>,
 ) -> Result<T> {
-    let mut pause = Duration::from_millis(5);
+    let (begin, mut pause, mut is_said) = (Instant::now(), Duration::from_millis(5), false);
     loop {
         let why = match attempt(address, deadline, &greet) {
             Ok(connected) => return Ok(connected),
@@ -231,6 +241,10 @@ fn dial<T>(
             Err(Failure::Later(why)) => why,
         };
         let goes_on = hope();
+        if goes_on && !is_said && begin.elapsed() >= NOTICE {
+            is_said = true;
+            eprintln!("gpucomm: rank {rank} still waits for the server of rank 0 at {address}: {why}");
+        }
         if goes_on {
             std::thread::sleep(pause.min(deadline.remaining()));
             pause = (pause * 2).min(PAUSE);

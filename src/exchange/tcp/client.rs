@@ -53,7 +53,12 @@ impl Link {
     fn receive(&mut self, max: usize, deadline: &Deadline) -> io::Result<Vec<u8>> {
         let mut len = [0; 4];
         fill(&mut self.stream, &mut len, deadline)?;
-        let len = usize::try_from(u32::from_le_bytes(len)).unwrap_or(usize::MAX);
+        let head = len;
+        let len = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
+        if len > max && head.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+            let reason = format!("text that begins with {:?}", String::from_utf8_lossy(&head));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
         let max = max + if self.codes.is_some() { TAG } else { 0 };
         let mut bytes = take(&mut self.stream, len, max, deadline)?;
         if let Some(codes) = &mut self.codes {

@@ -104,20 +104,23 @@ impl World {
 /// Whether a launcher has set `name` for one of its processes: this one, which no rank is. With them, all ranks would be the same one to whoever
 /// asks MPI, PMI or Slurm. What belongs to a job of Slurm as a whole stays.
 fn of_a_launcher(name: &OsStr) -> bool {
-    const BEGIN: [&str; 11] = [
+    const BEGIN: [&str; 14] = [
         "OMPI_COMM_WORLD_",
         "OMPI_UNIVERSE_",
         "PMIX_",
         "PMI_",
         "PALS_",
         "MV2_COMM_WORLD_",
+        "MVP_COMM_WORLD_",
+        "JSM_NAMESPACE_",
+        "PET_",
         "MPI_LOCAL",
         "FLUX_TASK_",
         "SLURM_STEP_",
         "SLURM_SRUN_",
         "TORCHELASTIC_",
     ];
-    const ARE: [&str; 17] = [
+    const ARE: [&str; 24] = [
         // What a user has said of one process, which all ranks would be then.
         "GPUCOMM_LAUNCHER",
         "GPUCOMM_RUN",
@@ -126,6 +129,13 @@ fn of_a_launcher(name: &OsStr) -> bool {
         "GPUCOMM_LOCAL_RANK",
         "GPUCOMM_LOCAL_SIZE",
         "GPUCOMM_DEVICE",
+        "SM_HOSTS",
+        "SM_CURRENT_HOST",
+        "PMI_ID",
+        "ALPS_APP_PE",
+        "MPIRUN_RANK",
+        "HOROVOD_RANK",
+        "FLUX_JOB_SIZE",
         "SLURM_PROCID",
         "SLURM_LOCALID",
         "SLURM_NODEID",
