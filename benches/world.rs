@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::Exchange;
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{At, Blocking, Lane, Op, Rank, Request, World, WorldOptions, requests};
+use gpucomm::world::{At, Blocking, Lane, Rank, Request, World, WorldOptions, requests};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, Launch, ReduceOp, Result, Stream};
 
 fn number(name: &str, default: usize) -> usize {
@@ -122,7 +122,7 @@ fn one(rank: &Rank, together: &Barrier, pause: Duration) -> Result<Vec<[Duration
     for _ in 0..rounds() {
         std::thread::sleep(pause);
         together.wait();
-        let sum = requests::all_reduce(InPlace(x), Op::Sum);
+        let sum = requests::all_reduce(InPlace(x), ReduceOp::Sum);
         let timed = Timed { sum, submitted: Instant::now(), after: [Duration::ZERO; 3] };
         let (back, after) = rank.submit(timed).wait()?;
         x = back;
@@ -162,7 +162,7 @@ fn rate(place: &Place) -> Result<()> {
         let mut buffers = ranks.iter().map(zeroed).collect::<Result<Vec<_>>>()?;
         for _ in 0..rounds {
             let asked = ranks.iter().zip(buffers.drain(..));
-            let answers: Vec<_> = asked.map(|(rank, x)| rank.all_reduce(InPlace(x), Op::Sum)).collect();
+            let answers: Vec<_> = asked.map(|(rank, x)| rank.all_reduce(InPlace(x), ReduceOp::Sum)).collect();
             for answer in answers {
                 buffers.push(answer.wait()?);
             }

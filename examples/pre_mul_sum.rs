@@ -4,7 +4,7 @@
 //!
 //! Without a GPU: `cargo run --example pre_mul_sum --features emulator`.
 
-use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Clique, Device, DeviceBuffer, InPlace, Result, Stream};
 
 fn main() -> Result<()> {
     let mut devices = Device::all()?;
@@ -18,7 +18,7 @@ fn main() -> Result<()> {
         let mut mean = DeviceBuffer::from_slice(&stream, &[own, -own, 1.0])?;
         // The factor belongs to the communicator, which cannot go away while it is in use.
         let share = comm.pre_mul_sum((comm.rank() + 1) as f64 / samples as f64)?;
-        comm.all_reduce(InPlace(&mut mean), ReduceOp::PreMul(&share), &stream)?;
+        comm.all_reduce(InPlace(&mut mean), &share, &stream)?;
         mean.to_vec(&stream)
     })?;
 

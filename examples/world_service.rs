@@ -4,8 +4,8 @@
 //! cargo run --example world_service --features emulator
 //! ```
 
-use gpucomm::world::{Lane, Op, World, WorldOptions};
-use gpucomm::{Device, DeviceBuffer, InPlace, Result, Stream};
+use gpucomm::world::{Lane, World, WorldOptions};
+use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 
 /// Each task has requests for all ranks, in a lane of its own: all ranks take the lanes in one order.
 async fn task(world: &World, number: u32) -> Result<()> {
@@ -17,7 +17,7 @@ async fn task(world: &World, number: u32) -> Result<()> {
             let rank = rank.lane(&lane);
             // Where the queue is full this task waits, and no thread.
             let room = rank.room().await?;
-            answers.push(room.submit(gpucomm::world::requests::all_reduce(InPlace(x), Op::Sum)));
+            answers.push(room.submit(gpucomm::world::requests::all_reduce(InPlace(x), ReduceOp::Sum)));
         }
         for answer in answers {
             let x = answer.await?;

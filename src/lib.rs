@@ -17,7 +17,7 @@
 //! | | |
 //! |---|---|
 //! | [`cuda`] | [`Device`], [`Stream`], [`Event`], [`DeviceBuffer`], [`PinnedBuffer`] |
-//! | [`Element`], [`Reduce`] | what memory may hold and operations may move, and what of it NCCL reduces |
+//! | [`Element`], [`Reduce`], [`ReduceOp`] | what memory may hold and operations may move, what of it NCCL reduces, and how |
 //! | [`nccl`] | [`Clique`], [`Communicator`], [`CommBuffer`], [`group`], the table of operations |
 //! | `nvshmem` (with the feature of that name) | memory that processes have in common, puts, gets, signals, teams |
 //! | [`cuda::vmm`] | virtual memory: seen by several devices, growing, shared between processes |
@@ -76,6 +76,8 @@ pub mod nccl;
 #[cfg(feature = "nvshmem")]
 pub mod nvshmem;
 mod panicked;
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
+mod reduce_op;
 mod refusal;
 mod shared_deadline;
 #[cfg(feature = "signals")]
@@ -103,9 +105,9 @@ pub use float8::{F8E4M3, F8E5M2};
 pub use half::{bf16, f16};
 pub use launch::{Launch, Launcher};
 #[cfg(feature = "nccl")]
-pub use nccl::{
-    Clique, CommBuffer, Communicator, InPlace, Layout, RecvOnly, ReduceOp, SendOnly, UniqueId, group, try_group,
-};
+pub use nccl::{Clique, CommBuffer, Communicator, InPlace, Layout, RecvOnly, SendOnly, UniqueId, group, try_group};
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
+pub use reduce_op::ReduceOp;
 pub use version::Version;
 
 /// The pages whose code is tested as that of the documentation is.

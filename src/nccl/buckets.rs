@@ -3,12 +3,13 @@
 use super::calls::buffers::Everywhere;
 use super::calls::call::Calls;
 use super::calls::io::AsSendRecv;
+use super::calls::operator::Operator;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
 use super::enqueue::submit;
 use super::group::Group;
-use super::reduce_op::ReduceOp;
+use super::reduction::Reduction;
 use crate::cuda::Stream;
 use crate::element::Reduce;
 use crate::error::Result;
@@ -43,12 +44,12 @@ impl Communicator {
     pub fn all_reduce_many<'a, T: Reduce>(
         &'a self,
         buffers: impl IntoIterator<Item = impl AsSendRecv<'a, T>>,
-        op: ReduceOp<'a, T>,
+        op: impl Into<Reduction<'a, T>>,
         stream: &'a Stream,
     ) -> Result<()> {
         let site = Site::new("all_reduce_many", self.inner(), stream)?;
         let mut calls = Calls::new();
-        prepare_all(site, buffers, op, &mut calls)?;
+        prepare_all(site, buffers, op.into().operator(), &mut calls)?;
         submit::all(&calls)
     }
 }
@@ -81,10 +82,11 @@ impl<'a> Group<'a> {
         &mut self,
         comm: &'a Communicator,
         buffers: impl IntoIterator<Item = impl AsSendRecv<'a, T>>,
-        op: ReduceOp<'a, T>,
+        op: impl Into<Reduction<'a, T>>,
         stream: &'a Stream,
     ) -> Result<()> {
-        prepare_all(Site::new("all_reduce_many", comm.inner(), stream)?, buffers, op, self.calls())
+        let site = Site::new("all_reduce_many", comm.inner(), stream)?;
+        prepare_all(site, buffers, op.into().operator(), self.calls())
     }
 }
 
@@ -92,12 +94,12 @@ impl<'a> Group<'a> {
 fn prepare_all<'a, T: Reduce>(
     site: Site<'a>,
     buffers: impl IntoIterator<Item = impl AsSendRecv<'a, T>>,
-    op: ReduceOp<'a, T>,
+    op: Operator<'a>,
     calls: &mut Calls<'a>,
 ) -> Result<()> {
     let before = calls.len();
     for (at, io) in buffers.into_iter().enumerate() {
-        match prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction()) {
+        match prepare::all_reduce(site, Everywhere::from(io.into()), op) {
             Ok(call) => calls.push(call),
             Err(error) => {
                 calls.truncate(before);

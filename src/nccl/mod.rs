@@ -20,7 +20,8 @@
 //! | [`put_signal`](Communicator#one-sided-operations), `signal`, `wait_signal` | `&local[n]` in a window, to a window of another rank | | `ncclPutSignal`, `ncclSignal`, `ncclWaitSignal` |
 //!
 //! Those that reduce take [`Reduce`](crate::Reduce), the ten types that NCCL computes with; the others move any [`Element`](crate::Element), a type
-//! of your own as well. Ranks of a clique compare the type, not only its size.
+//! of your own as well. Ranks of a clique compare the type, not only its size. The operation of a reduction is a
+//! [`ReduceOp`](crate::ReduceOp) or a reference to a [`PreMulSum`].
 //!
 //! The forms with `_v` take a count for each rank. [`group`] starts several operations together, and
 //! [`all_reduce_many`](Communicator::all_reduce_many) one for each of many buffers. [`barrier`](Communicator::barrier), which waits,
@@ -131,7 +132,7 @@ mod rank;
 mod raw;
 mod recorder;
 mod recover;
-mod reduce_op;
+mod reduction;
 mod registration;
 #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
 mod revoked;
@@ -194,7 +195,7 @@ pub use recorder::dump_on_signal;
 pub use recorder::{dump_all, dump_on_panic, ras_status, ras_status_timeout};
 pub use recover::Recovered;
 pub(crate) use recover::begin_again;
-pub use reduce_op::ReduceOp;
+pub use reduction::Reduction;
 pub use registration::Registration;
 pub use revoked::Revoked;
 #[cfg(nccl_ge_2_27)]

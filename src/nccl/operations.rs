@@ -10,7 +10,7 @@ use super::communicator::Communicator;
 use super::configured::Configured;
 use super::enqueue::submit;
 use super::group::Group;
-use super::reduce_op::ReduceOp;
+use super::reduction::Reduction;
 use crate::cuda::{AsSlice, AsSliceMut, Stream};
 use crate::element::{Element, Reduce};
 use crate::error::Result;
@@ -34,7 +34,8 @@ macro_rules! operations {
         /// Returns [`InvalidArgument`](crate::Error::InvalidArgument), and submits nothing, if
         /// - a buffer is too short,
         /// - a buffer or the stream belongs to another device or communicator,
-        /// - `root` or `peer` is not a rank of the communicator.
+        /// - `root` or `peer` is not a rank of the communicator,
+        /// - NCCL does not have `op`, or it is a [`PreMulSum`](crate::nccl::PreMulSum) of another communicator.
         ///
         /// Returns [`Disagreement`](crate::Error::Disagreement) if the ranks of a clique issue different operations,
         /// [`Aborted`](crate::Error::Aborted) after an abort, and [`Timeout`](crate::Error::Timeout) if too many operations are in
@@ -230,8 +231,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclAllReduce")]
-    all_reduce<T: Reduce>(io: impl AsSendRecv<'a, T>, op: ReduceOp<'a, T>)
-        call |site| prepare::all_reduce(site, Everywhere::from(io.into()), op.reduction()),
+    all_reduce<T: Reduce>(io: impl AsSendRecv<'a, T>, op: impl Into<Reduction<'a, T>>)
+        call |site| prepare::all_reduce(site, Everywhere::from(io.into()), op.into().operator()),
         configured "ncclAllReduceConfig";
 
     /// Reduces the elements of all ranks, position by position, and writes the result to `root`. Wraps `ncclReduce`.
@@ -259,8 +260,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclReduce")]
-    reduce<T: Reduce>(io: impl AsToRoot<'a, T>, op: ReduceOp<'a, T>, root: usize)
-        call |site| prepare::reduce(site, Rooted::from(io.into()), op.reduction(), root),
+    reduce<T: Reduce>(io: impl AsToRoot<'a, T>, op: impl Into<Reduction<'a, T>>, root: usize)
+        call |site| prepare::reduce(site, Rooted::from(io.into()), op.into().operator(), root),
         configured "ncclReduceConfig";
 
     /// Copies the elements of `root` to every rank. Wraps `ncclBroadcast`.
@@ -339,8 +340,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclReduceScatter")]
-    reduce_scatter<T: Reduce>(io: impl AsSendRecv<'a, T>, op: ReduceOp<'a, T>)
-        call |site| prepare::reduce_scatter(site, Everywhere::from(io.into()), op.reduction()),
+    reduce_scatter<T: Reduce>(io: impl AsSendRecv<'a, T>, op: impl Into<Reduction<'a, T>>)
+        call |site| prepare::reduce_scatter(site, Everywhere::from(io.into()), op.into().operator()),
         configured "ncclReduceScatterConfig";
 
     /// Sends part `r` of `send` to rank `r`, and receives what rank `r` sent into part `r` of `recv`. Wraps `ncclAlltoAll`, and before
@@ -568,8 +569,8 @@ operations! {
     /// # Ok(())
     /// # }
     /// ```
-    reduce_scatter_v<'b, T: Reduce>(io: impl AsSendRecv<'a, T>, layout: impl Into<Layout<'b>>, op: ReduceOp<'a, T>)
-        calls |site, calls| variable::reduce_scatter_v(site, Everywhere::from(io.into()), layout.into(), op.reduction(), calls);
+    reduce_scatter_v<'b, T: Reduce>(io: impl AsSendRecv<'a, T>, layout: impl Into<Layout<'b>>, op: impl Into<Reduction<'a, T>>)
+        calls |site, calls| variable::reduce_scatter_v(site, Everywhere::from(io.into()), layout.into(), op.into().operator(), calls);
 
     /// Copies the elements of all ranks to `root`. Each rank's part has its own length. Wraps a group of `ncclSend` and `ncclRecv`.
     ///

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::calls::reduction::Reduction;
+use super::calls::operator::Operator;
 use super::communicator::Communicator;
 use super::rank::inner::Inner;
 use super::raw::check::check;
@@ -22,7 +22,7 @@ use crate::sys;
 /// factor where it lies on the device. Every rank has its own, and the factors may differ. Dropping it wraps
 /// `ncclRedOpDestroy`, later where another thread is inside a call on the communicator: it waits for nobody. Operations that
 /// were enqueued with it go on.
-pub struct PreMulSum<'a, T: Reduce> {
+pub struct PreMulSum<'a, T> {
     // Dropped before the communicator that it may keep.
     op: Op,
     factor: Option<Region<'a>>,
@@ -42,14 +42,14 @@ impl Communicator {
     /// `factor`.
     ///
     /// ```
-    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let clique = Clique::init_all(&Device::all()?)?;
     /// # clique.spmd(|comm| {
     /// # let stream = Stream::new(comm.device())?;
     /// let mut x = DeviceBuffer::from_slice(&stream, &[1f32; 10])?;
     /// let weighted = comm.pre_mul_sum(0.5)?;
-    /// comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&weighted), &stream)?;
+    /// comm.all_reduce(InPlace(&mut x), &weighted, &stream)?;
     /// assert_eq!(x.to_vec(&stream)?, [0.5 * comm.size() as f32; 10]);
     /// # Ok(())
     /// # })?;
@@ -68,7 +68,7 @@ impl Communicator {
     /// element in device memory that is read when an operation runs.
     ///
     /// ```
-    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
+    /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let clique = Clique::init_all(&Device::all()?)?;
     /// # clique.spmd(|comm| {
@@ -77,7 +77,7 @@ impl Communicator {
     /// let factor = DeviceBuffer::from_slice(&stream, &[2f32])?;
     /// let mut x = DeviceBuffer::from_slice(&stream, &[1f32; 10])?;
     /// let weighted = comm.pre_mul_sum_device(&factor)?;
-    /// comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&weighted), &stream)?;
+    /// comm.all_reduce(InPlace(&mut x), &weighted, &stream)?;
     /// assert_eq!(x.to_vec(&stream)?, [2.0 * comm.size() as f32; 10]);
     /// # Ok(())
     /// # })?;
@@ -200,8 +200,8 @@ impl<'a, T: Reduce> PreMulSum<'a, T> {
         self.op.raw
     }
 
-    pub(crate) fn reduction(&self) -> Reduction<'a> {
-        Reduction::PreMul { op: self.op.raw, communicator: self.op.inner.id, factor: self.factor }
+    pub(crate) fn operator(&self) -> Operator<'a> {
+        Operator::PreMul { op: self.op.raw, communicator: self.op.inner.id, factor: self.factor }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Reductions of values that the host has, and wants back.
 
 use super::calls::buffers::Everywhere;
+use super::calls::operator::Operator;
 use super::calls::prepare;
 use super::calls::site::Site;
 use super::communicator::Communicator;
 use super::enqueue::in_group;
 use super::enqueue::submit;
-use super::reduce_op::ReduceOp;
+use super::reduction::Reduction;
 use crate::cuda::{DeviceBuffer, Stream};
 use crate::deadline::Deadline;
 use crate::element::Reduce;
@@ -34,8 +35,13 @@ impl Communicator {
     /// # Errors
     /// Those of operations, and of copies between the host and the device; [`Timeout`](crate::Error::Timeout) says which rank has not come;
     /// [`InvalidUsage`](crate::Error::InvalidUsage) within a [`group`](super::group), which cannot wait; [`OutOfMemory`](crate::Error::OutOfMemory).
-    pub fn all_reduce_scalar<T: Reduce>(&self, value: T, op: ReduceOp<'_, T>, stream: &Stream) -> Result<T> {
-        self.reduce_values("all_reduce_scalar", [value], op, stream).map(|[value]| value)
+    pub fn all_reduce_scalar<'a, T: Reduce>(
+        &self,
+        value: T,
+        op: impl Into<Reduction<'a, T>>,
+        stream: &Stream,
+    ) -> Result<T> {
+        self.reduce_values("all_reduce_scalar", [value], op.into().operator(), stream).map(|[value]| value)
     }
 
     /// Wraps `ncclAllReduce`: as [`Communicator::all_reduce_scalar`], for several values, which are reduced position by position: an array, a
@@ -62,13 +68,13 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_scalar`]; of a slice, a first part may have been written then.
-    pub fn all_reduce_scalars<T: Reduce, V: AsMut<[T]>>(
+    pub fn all_reduce_scalars<'a, T: Reduce, V: AsMut<[T]>>(
         &self,
         values: V,
-        op: ReduceOp<'_, T>,
+        op: impl Into<Reduction<'a, T>>,
         stream: &Stream,
     ) -> Result<V> {
-        self.reduce_values("all_reduce_scalars", values, op, stream)
+        self.reduce_values("all_reduce_scalars", values, op.into().operator(), stream)
     }
 
     /// The reduction of `operation`.
@@ -76,7 +82,7 @@ impl Communicator {
         &self,
         operation: &'static str,
         mut values: V,
-        op: ReduceOp<'_, T>,
+        op: Operator<'_>,
         stream: &Stream,
     ) -> Result<V> {
         let deadline = Deadline::after(self.timeout());
@@ -84,7 +90,7 @@ impl Communicator {
         in_group::outside_of_groups(operation)?;
         let values_here = values.as_mut();
         let mut buffer = DeviceBuffer::from_slice(stream, values_here)?;
-        submit::prepared(prepare::all_reduce(site, Everywhere::InPlace(buffer.as_slice_mut().into()), op.reduction()))?;
+        submit::prepared(prepare::all_reduce(site, Everywhere::InPlace(buffer.as_slice_mut().into()), op))?;
         buffer.as_slice().copy_to_slice_until(operation, stream, values_here, &deadline)?;
         Ok(values)
     }

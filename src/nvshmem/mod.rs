@@ -87,7 +87,7 @@ mod sync;
 mod teams;
 mod views;
 
-pub use collectives::operation::{And, Max, Min, Operation, Or, Prod, Sum, Xor};
+pub use collectives::team_reduce::TeamReduce;
 #[cfg(nvshmem_ge_3_8)]
 pub use kernels::launch::LaunchShape;
 #[cfg(nvshmem_ge_3_8)]

@@ -258,12 +258,12 @@ fn told_already<B>(operation: &'static str) -> Failed<B> {
 /// checked. In a [lane](super::Lane) one that is cancelled keeps its place in the queue until its turn comes.
 ///
 /// ```
-/// use gpucomm::world::{Op, World};
-/// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+/// use gpucomm::world::World;
+/// use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 /// # use std::task::{Context, Poll, Waker};
 ///
 /// async fn sum(world: &World, x: DeviceBuffer<f32>) -> gpucomm::Result<DeviceBuffer<f32>> {
-///     Ok(world.rank(0)?.all_reduce(InPlace(x), Op::Sum).await?)
+///     Ok(world.rank(0)?.all_reduce(InPlace(x), ReduceOp::Sum).await?)
 /// }
 ///
 /// # fn main() -> gpucomm::Result<()> {
@@ -277,7 +277,7 @@ fn told_already<B>(operation: &'static str) -> Failed<B> {
 /// #     }
 /// # };
 /// // Without an executor:
-/// let x = world.rank(0)?.all_reduce(InPlace(x), Op::Sum).wait()?;
+/// let x = world.rank(0)?.all_reduce(InPlace(x), ReduceOp::Sum).wait()?;
 /// assert_eq!(x.to_vec(&stream)?, [1.0; 100]);
 /// # Ok(())
 /// # }
@@ -390,13 +390,13 @@ impl<B> Answer<B> {
     /// Cancels the request, unless it has begun; whether it was cancelled. Its answer has the buffers then.
     ///
     /// ```
-    /// # use gpucomm::world::{Op, Reason, World};
-    /// # use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+    /// # use gpucomm::world::{Reason, World};
+    /// # use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let world = World::new(&Device::all()?[..1])?;
     /// # let stream = Stream::new(world.devices()[0])?;
     /// # let x = DeviceBuffer::from_slice(&stream, &[1f32; 100])?;
-    /// let answer = world.rank(0)?.all_reduce(InPlace(x), Op::Sum);
+    /// let answer = world.rank(0)?.all_reduce(InPlace(x), ReduceOp::Sum);
     /// let cancelled = answer.cancel();
     /// match answer.wait() {
     ///     Ok(_) => assert!(!cancelled, "it was too late for that"),

@@ -34,8 +34,8 @@ pub enum Reason {
 /// `?` makes an [`Error`] of it, and drops the buffers then.
 ///
 /// ```
-/// use gpucomm::world::{Failed, Op, Reason, World};
-/// use gpucomm::{Device, DeviceBuffer, Stream};
+/// use gpucomm::world::{Failed, Reason, World};
+/// use gpucomm::{Device, DeviceBuffer, ReduceOp, Stream};
 ///
 /// # fn main() -> gpucomm::Result<()> {
 /// let world = World::new(&Device::all()?)?;
@@ -44,7 +44,7 @@ pub enum Reason {
 /// let send = DeviceBuffer::from_slice(&stream, &[1f32; 8])?;
 /// let recv = DeviceBuffer::<f32>::zeroed(&stream, 4)?;
 /// // It is too short for that; the other ranks have nothing to do with it.
-/// let Failed { error, reason, buffers, .. } = rank.all_reduce((send, recv), Op::Sum).wait().expect_err("4 are too few");
+/// let Failed { error, reason, buffers, .. } = rank.all_reduce((send, recv), ReduceOp::Sum).wait().expect_err("4 are too few");
 /// println!("{error}");
 /// let (send, recv) = buffers.expect("they come back");
 /// assert_eq!((reason, send.len(), recv.len()), (Reason::Refused, 8, 4));

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 /// their tasks come to them.
 ///
 /// ```
-/// use gpucomm::world::{Lane, Op, World, WorldOptions};
-/// use gpucomm::{Device, DeviceBuffer, InPlace, Result, Stream};
+/// use gpucomm::world::{Lane, World, WorldOptions};
+/// use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 ///
 /// # fn main() -> Result<()> {
 /// let options = WorldOptions { sequenced: true, ..WorldOptions::default() };
@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 ///             // The tasks come to the ranks as it happens.
 ///             for rank in world.ranks() {
 ///                 let x = DeviceBuffer::from_slice(&Stream::new(rank.device())?, &[1u32; 3])?;
-///                 answers.push(rank.lane(&lane).all_reduce(InPlace(x), Op::Sum));
+///                 answers.push(rank.lane(&lane).all_reduce(InPlace(x), ReduceOp::Sum));
 ///             }
 ///             for answer in answers {
 ///                 answer.wait()?;

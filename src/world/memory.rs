@@ -62,8 +62,8 @@ impl<B: Source + Sync> Source for Arc<B> {
 /// A part of a buffer, which goes with the whole.
 ///
 /// ```
-/// use gpucomm::world::{Op, Part, World};
-/// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+/// use gpucomm::world::{Part, World};
+/// use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 ///
 /// # fn main() -> gpucomm::Result<()> {
 /// let world = World::new(&Device::all()?[..1])?;
@@ -72,7 +72,7 @@ impl<B: Source + Sync> Source for Arc<B> {
 /// // The elements in the middle.
 /// let middle = Part::new(whole, 1..3)?;
 /// assert_eq!((middle.range(), middle.whole().len()), (1..3, 4));
-/// let back = world.rank(0)?.all_reduce(InPlace(middle), Op::Sum).wait()?;
+/// let back = world.rank(0)?.all_reduce(InPlace(middle), ReduceOp::Sum).wait()?;
 /// assert_eq!(back.into_whole().to_vec(&stream)?, [1, 2, 3, 4]);
 /// # Ok(())
 /// # }

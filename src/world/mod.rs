@@ -5,8 +5,8 @@
 //! with them, in errors too:
 //!
 //! ```
-//! use gpucomm::world::{Op, World, requests};
-//! use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+//! use gpucomm::world::{World, requests};
+//! use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 //!
 //! # fn main() -> gpucomm::Result<()> {
 //! let world = World::new(&Device::all()?)?;
@@ -14,7 +14,7 @@
 //! let mut answers = Vec::new();
 //! for rank in world.ranks() {
 //!     let x = DeviceBuffer::from_slice(&Stream::new(rank.device())?, &[1f32; 1000])?;
-//!     answers.push(rank.all_reduce(InPlace(x), Op::Sum));
+//!     answers.push(rank.all_reduce(InPlace(x), ReduceOp::Sum));
 //! }
 //! for answer in answers {
 //!     // Or `answer.await?`.
@@ -40,13 +40,14 @@
 //!
 //! Each has a method of [`Rank`], such as [`Rank::all_reduce`], and one of [`World`] for all ranks at once. A buffer is what implements [`Source`] and, where it is written,
 //! [`Target`]: a [`DeviceBuffer`](crate::DeviceBuffer), a [`Part`] of one, a [`CommBuffer`](crate::CommBuffer) that keeps its communicator, an `Arc` that is only read.
+//! A reduction takes a [`ReduceOp`](crate::ReduceOp) or a [`PreMul`].
 //!
 //! A request is checked by the thread that submits it, and refused before anything is submitted where it is wrong: [`Failed`] says why, in
 //! words and as a [`Reason`], and has the buffers.
 //!
 //! ```
-//! use gpucomm::world::{Op, World, requests};
-//! use gpucomm::{Device, DeviceBuffer, InPlace, Result, Stream};
+//! use gpucomm::world::{World, requests};
+//! use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 //!
 //! # fn main() -> Result<()> {
 //! let world = World::new(&Device::all()?)?;
@@ -57,7 +58,7 @@
 //!     let own = DeviceBuffer::from_slice(&stream, &[rank.rank() as u32])?;
 //!     let count = DeviceBuffer::from_slice(&stream, &[1u32])?;
 //!     // A message to the next rank, one from the rank before, and a sum, as one request.
-//!     let group = (requests::send(own, next), requests::recv(DeviceBuffer::<u32>::zeroed(&stream, 1)?, before), requests::all_reduce(InPlace(count), Op::Sum));
+//!     let group = (requests::send(own, next), requests::recv(DeviceBuffer::<u32>::zeroed(&stream, 1)?, before), requests::all_reduce(InPlace(count), ReduceOp::Sum));
 //!     Ok(rank.submit(group))
 //! };
 //! for (rank, answer) in world.ranks().into_iter().map(ring).collect::<Result<Vec<_>>>()?.into_iter().enumerate() {
@@ -183,8 +184,8 @@
 //! How requests are submitted, by whom they are awaited, and for all ranks at once:
 //!
 //! ```
-//! use gpucomm::world::{Health, Lane, Op, Overflow, World};
-//! use gpucomm::{Device, DeviceBuffer, Result, Stream};
+//! use gpucomm::world::{Health, Lane, Overflow, World};
+//! use gpucomm::{Device, DeviceBuffer, ReduceOp, Result, Stream};
 //! use std::time::Duration;
 //!
 //! fn main() -> Result<()> {
@@ -208,7 +209,7 @@
 //!     let back = world.scatter_v(forms.map(|((own, _), all)| (all, own)), counts.clone(), 0).wait()?;
 //!     assert_eq!(back[0].1.len(), counts[0]);
 //!     let whole = (0..size).map(|rank| Ok((make(rank, total)?, make(rank, counts[rank])?))).collect::<Result<Vec<_>>>()?;
-//!     let (_, sums) = world.reduce_scatter_v(whole, counts, Op::Sum).wait()?.swap_remove(0);
+//!     let (_, sums) = world.reduce_scatter_v(whole, counts, ReduceOp::Sum).wait()?.swap_remove(0);
 //!     assert_eq!(sums.to_vec(&Stream::new(sums.device())?)?, [size as u32]);
 //!     // A task may await what becomes of the world.
 //!     let mut watch = world.watch();
@@ -265,7 +266,6 @@ mod listen;
 mod memory;
 mod monitor;
 mod note;
-mod op;
 mod options;
 mod order;
 mod park;
@@ -274,6 +274,7 @@ mod queue;
 mod rank;
 mod rank_thread;
 mod rebuild;
+mod reduction;
 mod request;
 pub mod requests;
 mod room;
@@ -297,10 +298,10 @@ pub use health::{Changed, Health, HealthWatch, Phase};
 pub use in_order::Enqueued;
 pub use lane::Lane;
 pub use memory::{Part, Source, Target};
-pub use op::Op;
 pub use options::{Members, Overflow, Rebuild, WhileDown, WorldOptions};
 pub use parts::Parts;
 pub use rank::Rank;
+pub use reduction::{OwnedReduction, PreMul};
 pub use request::Request;
 pub use room::{Permit, Room};
 pub use wide::Wide;

@@ -30,8 +30,8 @@ use crate::lock::MutexGuard;
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use gpucomm::world::{HostCallback, Op, World, requests};
-/// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+/// use gpucomm::world::{HostCallback, World, requests};
+/// use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 ///
 /// # fn main() -> gpucomm::Result<()> {
 /// let world = World::new(&Device::all()?)?;
@@ -39,7 +39,7 @@ use crate::lock::MutexGuard;
 /// for rank in world.ranks() {
 ///     let x = DeviceBuffer::from_slice(&Stream::new(rank.device())?, &[rank.rank() as u32; 10])?;
 ///     let rank = rank.with_timeout(Duration::from_secs(30)).completion(Arc::new(HostCallback));
-///     answers.push(rank.all_reduce(InPlace(x), Op::Max));
+///     answers.push(rank.all_reduce(InPlace(x), ReduceOp::Max));
 /// }
 /// for answer in answers {
 ///     let x = answer.wait()?;
@@ -162,14 +162,14 @@ impl Rank {
     /// once, and an event to wait for.
     ///
     /// ```
-    /// use gpucomm::world::{Op, World, requests};
-    /// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+    /// use gpucomm::world::{World, requests};
+    /// use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Stream};
     ///
     /// # fn main() -> gpucomm::Result<()> {
     /// let world = World::new(&Device::all()?[..1])?;
     /// let stream = Stream::new(world.devices()[0])?;
     /// let x = DeviceBuffer::from_slice(&stream, &[1f32; 100])?;
-    /// let enqueued = world.rank(0)?.submit_in_order(requests::all_reduce(InPlace(x), Op::Sum)).wait()?;
+    /// let enqueued = world.rank(0)?.submit_in_order(requests::all_reduce(InPlace(x), ReduceOp::Sum)).wait()?;
     /// // What comes now waits on the device, not on the host.
     /// stream.wait_event(&enqueued.event.expect("it is enqueued"))?;
     /// assert_eq!(enqueued.buffers.to_vec(&stream)?, [1.0; 100]);

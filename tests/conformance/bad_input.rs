@@ -52,6 +52,34 @@ fn buffers_too_short() {
 }
 
 #[test]
+fn reductions_that_nccl_does_not_have() {
+    refused(|comm, stream| {
+        let n = comm.size();
+        let counts = &vec![1; n];
+        for op in [ReduceOp::And, ReduceOp::Or, ReduceOp::Xor] {
+            let bitwise = |result: gpucomm::Result<()>, operation| {
+                let has = "Sum, Prod, Min, Max or Avg, which NCCL has";
+                assert_argument(result, operation, has, &format!("{op:?}"));
+            };
+            let x = &mut DeviceBuffer::<u32>::zeroed(stream, n)?;
+            bitwise(comm.all_reduce(InPlace(&mut *x), op, stream), "all_reduce");
+            bitwise(comm.reduce(InPlace(&mut *x), op, 0, stream), "reduce");
+            bitwise(comm.reduce_scatter(InPlace(&mut *x), op, stream), "reduce_scatter");
+            bitwise(comm.reduce_scatter_v(InPlace(&mut *x), counts, op, stream), "reduce_scatter_v");
+            bitwise(comm.all_reduce_many([InPlace(&mut *x)], op, stream), "all_reduce_many");
+            bitwise(comm.all_reduce_scalar(1u32, op, stream).map(drop), "all_reduce_scalar");
+            bitwise(comm.all_reduce_scalars([1u32; 3], op, stream).map(drop), "all_reduce_scalars");
+            bitwise(group(|g| g.all_reduce(comm, InPlace(&mut *x), op, stream)), "all_reduce");
+            bitwise(group(|g| g.reduce(comm, InPlace(&mut *x), op, 0, stream)), "reduce");
+            bitwise(group(|g| g.reduce_scatter(comm, InPlace(&mut *x), op, stream)), "reduce_scatter");
+            bitwise(group(|g| g.reduce_scatter_v(comm, InPlace(&mut *x), counts, op, stream)), "reduce_scatter_v");
+            bitwise(group(|g| g.all_reduce_many(comm, [InPlace(&mut *x)], op, stream)), "all_reduce_many");
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn lengths_that_do_not_divide() {
     refused(|comm, stream| {
         if comm.size() == 1 {
@@ -330,7 +358,7 @@ fn buffers_of_another_communicator() {
                 comm.all_reduce(InPlace(&mut of_part), sum, stream)?;
                 let operator = comm.pre_mul_sum(2.0f32)?;
                 let mut plain = zeros(stream, 8)?;
-                let foreign = ReduceOp::PreMul(&operator);
+                let foreign = &operator;
                 assert_argument(
                     other.all_reduce(InPlace(&mut plain), foreign, stream),
                     "all_reduce",

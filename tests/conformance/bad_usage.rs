@@ -17,15 +17,15 @@ fn after_abort_of<T: crate::support::Number>(rig: &Rig) {
         let mut part = DeviceBuffer::<T>::zeroed(&stream, 4).unwrap();
         let counts = vec![1; ranks];
         let layout = Layout { counts: &counts, offsets: None };
-        let (s, sum) = (&stream, || ReduceOp::<T>::Sum);
+        let (s, sum) = (&stream, ReduceOp::Sum);
         let root = comm.rank();
         let one = || x.slice(0..1);
         let results = [
-            ("all_reduce", comm.all_reduce((&x, &mut y), sum(), s)),
-            ("reduce", comm.reduce((&x, &mut y), sum(), root, s)),
+            ("all_reduce", comm.all_reduce((&x, &mut y), sum, s)),
+            ("reduce", comm.reduce((&x, &mut y), sum, root, s)),
             ("broadcast", comm.broadcast((&x, &mut y), root, s)),
             ("all_gather", comm.all_gather((&x, &mut y), s)),
-            ("reduce_scatter", comm.reduce_scatter((&x, &mut y), sum(), s)),
+            ("reduce_scatter", comm.reduce_scatter((&x, &mut y), sum, s)),
             ("all_to_all", comm.all_to_all(&x, &mut y, s)),
             ("gather", comm.gather((&x, &mut y), root, s)),
             ("scatter", comm.scatter((&x, &mut part), root, s)),
@@ -33,10 +33,10 @@ fn after_abort_of<T: crate::support::Number>(rig: &Rig) {
             ("recv", comm.recv(&mut y, (root + 1) % ranks, s)),
             ("all_to_all_v", comm.all_to_all_v(&x, layout, &mut y, layout, s)),
             ("all_gather_v", comm.all_gather_v((one(), &mut y), layout, s)),
-            ("reduce_scatter_v", comm.reduce_scatter_v((&x, &mut y), layout, sum(), s)),
+            ("reduce_scatter_v", comm.reduce_scatter_v((&x, &mut y), layout, sum, s)),
             ("gather_v", comm.gather_v((one(), &mut y), layout, root, s)),
             ("scatter_v", comm.scatter_v((&x, &mut y), layout, root, s)),
-            ("group", group(|g| g.all_reduce(comm, (&x, &mut y), sum(), s))),
+            ("group", group(|g| g.all_reduce(comm, (&x, &mut y), sum, s))),
             ("async_error", comm.async_error()),
             ("alloc", comm.alloc::<T>(s, 10).map(drop)),
             ("alloc_local", comm.alloc_local::<T>(s, 10).map(drop)),

@@ -253,7 +253,7 @@ fn a_struct_may_hold_a_communicator_and_its_buffers() {
                         let mut both = Both { comm, values, more, twice };
                         both.values.fill(&stream, 2.0)?;
                         both.comm.all_reduce(InPlace(&mut both.values), ReduceOp::Sum, &stream)?;
-                        both.comm.all_reduce(InPlace(&mut both.more), ReduceOp::PreMul(&both.twice), &stream)?;
+                        both.comm.all_reduce(InPlace(&mut both.more), &both.twice, &stream)?;
                         let result = both.values.to_vec(&stream)?;
                         let Both { comm, values, more, twice } = both;
                         drop(comm);

@@ -188,6 +188,8 @@ fn nonsense(ranks: usize) {
             let refused = comm.configured(&config).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream);
             assert_argument(refused, "all_reduce", expected, got);
         }
+        let xor = comm.configured(&new()).all_reduce(InPlace(&mut x), ReduceOp::Xor, stream);
+        assert_argument(xor, "all_reduce", "Sum, Prod, Min, Max or Avg, which NCCL has", "Xor");
         assert!(new().algorithms("ri\0ng").is_err());
         let (two, four) = (new().cga_cluster_size(2), new().cga_cluster_size(4));
         let (mut y, mut z) = (DeviceBuffer::<u32>::zeroed(stream, 5)?, DeviceBuffer::<u32>::zeroed(stream, 5)?);

@@ -4,6 +4,7 @@
 //! affair. Four ranks leave so few orders that all results can be told. What is too large becomes the largest number, infinities too.
 
 use fastrand::Rng;
+use gpucomm::nccl::Reduction;
 use gpucomm::{DeviceBuffer, F8E4M3, F8E5M2, InPlace, ReduceOp, f16};
 
 use crate::support::{Case, Guarded, Number, Op, Rig, rank_counts, takes, watched};
@@ -136,13 +137,13 @@ fn every_operation_of<T: Eight>(rig: &Rig) {
                 let mine = &inputs[rank];
                 let factor = factors::<T>(op, ranks).filter(|_| op == Op::PreMul).map(|factors| factors[rank]);
                 let operator = factor.map(|factor| comm.pre_mul_sum(factor)).transpose()?;
-                let op_here = match op {
-                    Op::Sum => ReduceOp::Sum,
-                    Op::Prod => ReduceOp::Prod,
-                    Op::Min => ReduceOp::Min,
-                    Op::Max => ReduceOp::Max,
-                    Op::Avg => ReduceOp::Avg,
-                    Op::PreMul => ReduceOp::PreMul(operator.as_ref().expect("an operator")),
+                let op_here: Reduction<'_, T> = match op {
+                    Op::Sum => ReduceOp::Sum.into(),
+                    Op::Prod => ReduceOp::Prod.into(),
+                    Op::Min => ReduceOp::Min.into(),
+                    Op::Max => ReduceOp::Max.into(),
+                    Op::Avg => ReduceOp::Avg.into(),
+                    Op::PreMul => operator.as_ref().expect("an operator").into(),
                 };
                 let send = Guarded::holding(stream, mine)?;
                 let mut all = Guarded::poisoned(stream, len * ranks)?;

@@ -40,7 +40,7 @@ fn refused<T: Number>(comm: &Communicator, stream: &Stream) -> Result<()> {
     let factor = comm.pre_mul_sum(T::of(1))?;
     let operations = [
         ("all_reduce", comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)),
-        ("all_reduce", comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&factor), stream)),
+        ("all_reduce", comm.all_reduce(InPlace(&mut x), &factor, stream)),
         ("reduce", comm.reduce(InPlace(&mut x), ReduceOp::Max, 0, stream)),
         ("reduce_scatter", comm.reduce_scatter((&x, &mut part), ReduceOp::Avg, stream)),
         ("reduce_scatter_v", comm.reduce_scatter_v((&x, &mut part), &vec![8; ranks], ReduceOp::Sum, stream)),
@@ -121,7 +121,7 @@ fn one_rank_multiplies_none() {
     fn of<T: Number + Reduce>(comm: &Communicator, stream: &Stream) -> Result<()> {
         let factor = comm.pre_mul_sum(T::of(2))?;
         let mut x = DeviceBuffer::from_slice(stream, &[T::of(3); 5])?;
-        let error = comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&factor), stream).expect_err("no kernel");
+        let error = comm.all_reduce(InPlace(&mut x), &factor, stream).expect_err("no kernel");
         assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
         assert_names(&error, &["all_reduce", T::KIND.name(), "two ranks or more", "got a communicator of 1 rank"]);
         comm.all_reduce(InPlace(&mut x), ReduceOp::Avg, stream)?;

@@ -119,7 +119,7 @@ fn every_other_value_forgotten() {
                     let operator = comm.pre_mul_sum(2.0f32)?;
                     let mut plain = DeviceBuffer::<f32>::zeroed(stream, 3000)?;
                     let mut pinned = PinnedBuffer::<f32>::zeroed(3000)?;
-                    comm.all_reduce(InPlace(&mut window), ReduceOp::PreMul(&operator), &other)?;
+                    comm.all_reduce(InPlace(&mut window), &operator, &other)?;
                     comm.all_reduce((&window, &mut plain), ReduceOp::Sum, stream)?;
                     plain.copy_to_pinned(stream, &mut pinned)?;
                     let event = other.record()?;

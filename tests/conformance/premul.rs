@@ -1,6 +1,6 @@
 //! Reductions that multiply first: scalars from the host and from the device, and their lifetime.
 
-use gpucomm::{DeviceBuffer, InPlace, ReduceOp, group};
+use gpucomm::{DeviceBuffer, InPlace, group};
 
 use crate::support::{Case, Guarded, Number, Op, Rig, each_type, number::scalar_of, rank_counts, watched};
 
@@ -19,7 +19,7 @@ fn device_scalar_of<T: Number>(rig: &Rig) {
             let operator = comm.pre_mul_sum_device(scalars.slice(1..2))?;
             let send = Guarded::holding(stream, &inputs[comm.rank()])?;
             let mut recv = Guarded::poisoned(stream, len)?;
-            comm.all_reduce((send.inner(), recv.inner_mut()), ReduceOp::PreMul(&operator), stream)?;
+            comm.all_reduce((send.inner(), recv.inner_mut()), &operator, stream)?;
             crate::support::reference::check(&case, comm.rank(), &recv.read(stream)?, &want);
             Ok(())
         });
@@ -48,7 +48,7 @@ fn several_operators_at_once_and_each_used_often() {
                 for _ in 0..3 {
                     for (at, operator) in operators.iter().enumerate() {
                         let mut x = DeviceBuffer::from_slice(stream, &[comm.rank() as f64 + 1.0; 3])?;
-                        comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(operator), stream)?;
+                        comm.all_reduce(InPlace(&mut x), operator, stream)?;
                         let want = (at + 1) as f64 * (ranks * (ranks + 1) / 2) as f64;
                         assert_eq!(x.to_vec(stream)?, [want; 3]);
                     }
@@ -70,7 +70,7 @@ fn an_operator_may_go_before_the_work_is_done() {
                 let mut x = DeviceBuffer::from_slice(stream, &vec![1.0f32; 100_000])?;
                 for _ in 0..5 {
                     let operator = comm.pre_mul_sum(0.5f32)?;
-                    comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&operator), stream)?;
+                    comm.all_reduce(InPlace(&mut x), &operator, stream)?;
                 }
                 let got = x.to_vec(stream)?;
                 assert!(got.iter().all(|value| *value == 1.0), "half of two, five times: {:?}", &got[..4]);
@@ -92,7 +92,7 @@ fn a_device_scalar_is_kept_by_stream_order() {
                 {
                     let scalar = DeviceBuffer::from_slice(stream, &[3i64])?;
                     let operator = comm.pre_mul_sum_device(&scalar)?;
-                    comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&operator), stream)?;
+                    comm.all_reduce(InPlace(&mut x), &operator, stream)?;
                 }
                 let other = DeviceBuffer::from_slice(stream, &[77i64; 64])?;
                 assert!(x.to_vec(stream)?.iter().all(|value| *value == 6));
@@ -114,7 +114,7 @@ fn a_captured_device_scalar() {
                 let mut x = DeviceBuffer::from_slice(stream, &[1.0f32; 8])?;
                 let capture = |x: &mut DeviceBuffer<f32>, scalar: &DeviceBuffer<f32>| {
                     let operator = comm.pre_mul_sum_device(scalar)?;
-                    stream.capture(|stream| comm.all_reduce(InPlace(x), ReduceOp::PreMul(&operator), stream))
+                    stream.capture(|stream| comm.all_reduce(InPlace(x), &operator, stream))
                 };
                 let scalar = DeviceBuffer::from_slice(stream, &[3.0f32])?;
                 let graph = capture(&mut x, &scalar)?;
@@ -153,8 +153,8 @@ fn a_device_scalar_in_a_group() {
                     let scalar = DeviceBuffer::from_slice(stream, &[5.0f32])?;
                     let operator = comm.pre_mul_sum_device(&scalar)?;
                     group(|g| {
-                        g.all_reduce(comm, InPlace(&mut x), ReduceOp::PreMul(&operator), stream)?;
-                        g.all_reduce(comm, InPlace(&mut y), ReduceOp::PreMul(&operator), stream)
+                        g.all_reduce(comm, InPlace(&mut x), &operator, stream)?;
+                        g.all_reduce(comm, InPlace(&mut y), &operator, stream)
                     })?;
                 }
                 let other = DeviceBuffer::from_slice(stream, &[100.0f32; 64])?;

@@ -22,7 +22,7 @@ fn one<T: Number>(ranks: usize) {
         assert_eq!(comm.all_reduce_scalar(mine, ReduceOp::Min, stream)?.to_f64(), value(1).to_f64());
         if Op::of::<T>(ranks).contains(&Op::PreMul) {
             let twice = comm.pre_mul_sum(value(2))?;
-            let [sum, none] = comm.all_reduce_scalars([mine, value(0)], ReduceOp::PreMul(&twice), stream)?;
+            let [sum, none] = comm.all_reduce_scalars([mine, value(0)], &twice, stream)?;
             assert_eq!((sum.to_f64(), none.to_f64()), (value((1..=ranks).map(|it| 2 * it).sum()).to_f64(), 0.0));
         }
         let several = comm.all_reduce_scalars([mine, value(3), value(0)], ReduceOp::Max, stream)?;

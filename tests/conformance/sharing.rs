@@ -175,7 +175,7 @@ fn threads_take_turns() {
                             (0..200).for_each(|_| sum(comm, &stream).unwrap());
                             let halves = comm.pre_mul_sum(0.5f32).unwrap();
                             let mut x = DeviceBuffer::from_slice(&stream, &[4.0f32]).unwrap();
-                            comm.all_reduce(InPlace(&mut x), ReduceOp::PreMul(&halves), &stream).unwrap();
+                            comm.all_reduce(InPlace(&mut x), &halves, &stream).unwrap();
                             let part = whole(comm).unwrap();
                             sum(&part, &stream).unwrap();
                             assert_eq!(x.to_vec(&stream).unwrap(), [2.0]);

@@ -103,7 +103,7 @@ fn one_rank() {
         for len in [1, 31, 4099] {
             let send = DeviceBuffer::from_slice(stream, &vec![3.0f32; len])?;
             let mut recv = DeviceBuffer::zeroed(stream, len)?;
-            comm.all_reduce((&send, &mut recv), ReduceOp::PreMul(&operator), stream)?;
+            comm.all_reduce((&send, &mut recv), &operator, stream)?;
             assert_eq!(recv.to_vec(stream)?, vec![6.0; len]);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gpucomm::nvshmem::{Comparison, Max, Pe, SignalOp, Status};
+use gpucomm::nvshmem::{Comparison, Pe, SignalOp, Status};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, ReduceOp, Stream, UniqueId};
 
 use crate::support::random::same;
@@ -42,7 +42,7 @@ fn each_takes_what_the_other_has_made() {
                 ctx.on(stream).barrier_all().unwrap();
                 comm.all_gather((&arrived, &mut plain), stream).unwrap();
                 // And a collective of each, one behind the other.
-                world.on(stream).reduce(&mut most, &arrived, Max).unwrap();
+                world.on(stream).reduce(&mut most, &arrived, ReduceOp::Max).unwrap();
                 comm.all_reduce(InPlace(&mut most), ReduceOp::Sum, stream).unwrap();
                 world.on(stream).barrier().unwrap();
                 same("summed by NCCL, put by NVSHMEM", &arrived.to_vec(stream).unwrap(), &sums);

@@ -1,7 +1,7 @@
 //! Two nodes of two PEs each, as only the emulator has them here: what is far, and what is there all the same.
 
-use gpucomm::nvshmem::{Comparison, Pe, SignalOp, Strides, Sum, TeamPe};
-use gpucomm::{Backend, DeviceBuffer, Error, Result, Stream};
+use gpucomm::nvshmem::{Comparison, Pe, SignalOp, Strides, TeamPe};
+use gpucomm::{Backend, DeviceBuffer, Error, ReduceOp, Result, Stream};
 
 use crate::support::random::same;
 use crate::support::{Here, as_pes_of, errors};
@@ -156,7 +156,7 @@ fn collectives_on_and_between_nodes() {
             let (all, n) = (members(&team), team.n_pes());
             let given: Vec<Vec<u32>> = all.iter().map(|pe| values(here, *pe, 4 * LEN)).collect();
             let part = source.symmetric(..LEN);
-            team.on(stream).reduce(dest.symmetric_mut(..LEN), part, Sum).unwrap();
+            team.on(stream).reduce(dest.symmetric_mut(..LEN), part, ReduceOp::Sum).unwrap();
             let sums: Vec<u32> =
                 (0..LEN).map(|at| given.iter().fold(0, |sum: u32, one| sum.wrapping_add(one[at]))).collect();
             same("sums", &dest.to_vec(stream).unwrap()[..LEN], &sums);

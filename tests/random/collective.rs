@@ -1,6 +1,6 @@
 //! A collective: its form on each rank, how it is divided, and how data flows.
 
-use gpucomm::ElementKind;
+use gpucomm::{ElementKind, ReduceOp};
 
 use crate::carried::Carried;
 use crate::cell;
@@ -132,10 +132,10 @@ impl Collective {
         }
         let send_at = g.offsets(kind, alike && windows[0], (0, source), &send_lens);
         let recv_at = g.offsets(kind, alike && windows[1], within, &recv_lens);
-        let mut operator = if what.reduces() { g.choose(&Operator::ALL) } else { Operator::Sum };
+        let mut operator = if what.reduces() { g.choose(&Operator::ALL) } else { Operator::Op(ReduceOp::Sum) };
         if operator == Operator::PreMul && g.ranks() == 1 && cell::is_float8(kind) {
             // NCCL has no kernel for it.
-            operator = Operator::Sum;
+            operator = Operator::Op(ReduceOp::Sum);
         }
         let factors = if operator == Operator::PreMul { factors(g, kind, target.slot) } else { Factors::None };
         let regions = |slot: usize, at: Vec<usize>, lens: Vec<usize>| -> Vec<Region> {

@@ -1,6 +1,6 @@
 //! Which reductions of floats have one right answer, bit by bit: those of which every partial result, in any order, is a float of the type.
 
-use gpucomm::ElementKind;
+use gpucomm::{ElementKind, ReduceOp};
 
 use crate::reduce::Operator;
 
@@ -66,9 +66,9 @@ impl Range {
 pub fn reduce(kind: ElementKind, operator: Operator, values: &[f64], factors: &[f64]) -> Option<f64> {
     let range = range(kind)?;
     match operator {
-        Operator::Sum => range.sum(values),
-        Operator::Prod => range.product(values),
-        Operator::Avg => {
+        Operator::Op(ReduceOp::Sum) => range.sum(values),
+        Operator::Op(ReduceOp::Prod) => range.product(values),
+        Operator::Op(ReduceOp::Avg) => {
             let ranks = values.len();
             range.sum(values)?;
             let part = ranks.is_power_of_two().then_some(1.0 / ranks as f64)?;
@@ -79,15 +79,16 @@ pub fn reduce(kind: ElementKind, operator: Operator, values: &[f64], factors: &[
                 values.iter().zip(factors).map(|(value, factor)| range.product(&[*value, *factor])).collect();
             range.sum(&terms?)
         }
-        Operator::Min | Operator::Max => {
+        Operator::Op(ReduceOp::Min | ReduceOp::Max) => {
             let held = |value: &f64| *value == 0.0 || value.abs() >= 2f64.powi(range.least);
             // Zeros of both signs are equal, and either may be taken.
             let zeros =
                 |negative: bool| values.iter().any(|value| *value == 0.0 && value.is_sign_negative() == negative);
-            let choose: fn(f64, f64) -> f64 = if operator == Operator::Min { f64::min } else { f64::max };
+            let choose: fn(f64, f64) -> f64 = if operator == Operator::Op(ReduceOp::Min) { f64::min } else { f64::max };
             let one = values.iter().all(held) && !(zeros(true) && zeros(false));
             if one { values.iter().copied().reduce(choose) } else { None }
         }
+        Operator::Op(other) => panic!("NCCL has no {other}"),
     }
 }
 
@@ -98,26 +99,26 @@ mod tests {
     #[test]
     fn what_fits_is_exact() {
         let f16 = |operator, values: &[f64], factors: &[f64]| reduce(ElementKind::F16, operator, values, factors);
-        assert_eq!(f16(Operator::Sum, &[1024.0, 1023.0, -5.0], &[]), None, "2052 takes 12 bits");
-        assert_eq!(f16(Operator::Sum, &[1024.0, 1020.0, -4.0], &[]), Some(2040.0));
-        assert_eq!(f16(Operator::Sum, &[2048.0, 0.25], &[]), None);
-        assert_eq!(f16(Operator::Sum, &[-0.0, -0.0], &[]).map(f64::to_bits), Some((-0.0f64).to_bits()));
-        assert_eq!(f16(Operator::Sum, &[1.0, -1.0, -0.0], &[]).map(f64::to_bits), Some(0));
-        assert_eq!(f16(Operator::Prod, &[43.0, 47.0], &[]), Some(2021.0));
-        assert_eq!(f16(Operator::Prod, &[47.0, 49.0], &[]), None, "2303 takes 12 bits");
-        assert_eq!(f16(Operator::Prod, &[256.0, 256.0, 0.0], &[]), None, "65536 is infinite");
-        assert_eq!(f16(Operator::Avg, &[1.0, 2.5], &[]), Some(1.75));
-        assert_eq!(f16(Operator::Avg, &[1.0, 2.5, 4.0], &[]), None, "a third is rounded");
+        assert_eq!(f16(Operator::Op(ReduceOp::Sum), &[1024.0, 1023.0, -5.0], &[]), None, "2052 takes 12 bits");
+        assert_eq!(f16(Operator::Op(ReduceOp::Sum), &[1024.0, 1020.0, -4.0], &[]), Some(2040.0));
+        assert_eq!(f16(Operator::Op(ReduceOp::Sum), &[2048.0, 0.25], &[]), None);
+        assert_eq!(f16(Operator::Op(ReduceOp::Sum), &[-0.0, -0.0], &[]).map(f64::to_bits), Some((-0.0f64).to_bits()));
+        assert_eq!(f16(Operator::Op(ReduceOp::Sum), &[1.0, -1.0, -0.0], &[]).map(f64::to_bits), Some(0));
+        assert_eq!(f16(Operator::Op(ReduceOp::Prod), &[43.0, 47.0], &[]), Some(2021.0));
+        assert_eq!(f16(Operator::Op(ReduceOp::Prod), &[47.0, 49.0], &[]), None, "2303 takes 12 bits");
+        assert_eq!(f16(Operator::Op(ReduceOp::Prod), &[256.0, 256.0, 0.0], &[]), None, "65536 is infinite");
+        assert_eq!(f16(Operator::Op(ReduceOp::Avg), &[1.0, 2.5], &[]), Some(1.75));
+        assert_eq!(f16(Operator::Op(ReduceOp::Avg), &[1.0, 2.5, 4.0], &[]), None, "a third is rounded");
         assert_eq!(f16(Operator::PreMul, &[3.0, 5.0], &[0.5, -2.0]), Some(-8.5));
-        assert_eq!(f16(Operator::Max, &[3.0, 5.0], &[]), Some(5.0));
-        assert_eq!(f16(Operator::Max, &[0.0, -0.0], &[]), None);
+        assert_eq!(f16(Operator::Op(ReduceOp::Max), &[3.0, 5.0], &[]), Some(5.0));
+        assert_eq!(f16(Operator::Op(ReduceOp::Max), &[0.0, -0.0], &[]), None);
     }
 
     #[test]
     fn what_a_gpu_may_flush_is_not() {
         let small = f64::from(f32::MIN_POSITIVE);
         for (values, exact) in [([small, small], true), ([small / 2.0, small], false)] {
-            for operator in [Operator::Sum, Operator::Max] {
+            for operator in [Operator::Op(ReduceOp::Sum), Operator::Op(ReduceOp::Max)] {
                 assert_eq!(reduce(ElementKind::F32, operator, &values, &[]).is_some(), exact, "{values:?}");
                 assert_eq!(reduce(ElementKind::Bf16, operator, &values, &[]).is_some(), exact, "{values:?}");
             }

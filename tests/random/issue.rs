@@ -1,8 +1,8 @@
 //! Calling an operation of the crate, on its own or within a group.
 
 use gpucomm::cuda::{Slice, SliceMut};
-use gpucomm::nccl::{FromRoot, Group, SendRecv, ToRoot};
-use gpucomm::{Communicator, Element, InPlace, RecvOnly, ReduceOp, Result, SendOnly, Stream};
+use gpucomm::nccl::{FromRoot, Group, Reduction, SendRecv, ToRoot};
+use gpucomm::{Communicator, Element, InPlace, RecvOnly, Result, SendOnly, Stream};
 
 use crate::carried::Carried;
 use crate::collective::{Collective, Form, What};
@@ -161,13 +161,9 @@ impl<'a, T: Number> Buffers<'a, T> {
     ) -> Result<()> {
         let (rank, form, root) = (via.rank(), collective.forms[via.rank()], collective.root);
         let stream = &streams[collective.streams[rank]];
-        let op = match collective.operator {
-            Operator::Sum => ReduceOp::Sum,
-            Operator::Prod => ReduceOp::Prod,
-            Operator::Min => ReduceOp::Min,
-            Operator::Max => ReduceOp::Max,
-            Operator::Avg => ReduceOp::Avg,
-            Operator::PreMul => ReduceOp::PreMul(T::of_factor(factor.expect("a factor"))),
+        let op: Reduction<'a, T> = match collective.operator {
+            Operator::Op(op) => op.into(),
+            Operator::PreMul => T::of_factor(factor.expect("a factor")).into(),
         };
         match (collective.what, &collective.layout) {
             (What::AllReduce, _) => call!(via, all_reduce(self.both(form), op, stream)),

@@ -1,23 +1,27 @@
 //! What reductions give, computed on the host, and how far from it an answer may be.
 
-use gpucomm::ElementKind;
+use gpucomm::{ElementKind, ReduceOp};
 
 use crate::cell::{Cell, Float, float, mask, nearest, properties};
 use crate::exact;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
-    Sum,
-    Prod,
-    Min,
-    Max,
-    Avg,
+    Op(ReduceOp),
     /// Each rank multiplies by a factor of its own before the sum.
     PreMul,
 }
 
 impl Operator {
-    pub const ALL: [Self; 6] = [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::Avg, Self::PreMul];
+    /// What NCCL has.
+    pub const ALL: [Self; 6] = [
+        Self::Op(ReduceOp::Sum),
+        Self::Op(ReduceOp::Prod),
+        Self::Op(ReduceOp::Min),
+        Self::Op(ReduceOp::Max),
+        Self::Op(ReduceOp::Avg),
+        Self::PreMul,
+    ];
 }
 
 /// One element of the result, from one element of each rank, and for [`Operator::PreMul`] the factor of each rank.
@@ -39,11 +43,11 @@ fn integer(kind: ElementKind, operator: Operator, values: &[Cell], factors: &[Ce
     let wide = |bits: u64| i128::from(bits) - if signed && bits & sign != 0 { i128::from(mask) + 1 } else { 0 };
     let values = values.iter().map(|cell| wide(cell.bits));
     match operator {
-        Operator::Sum => wrap(values.sum()),
-        Operator::Prod => values.fold(1, |product, value| wrap(wide(product).wrapping_mul(value))),
-        Operator::Min => wrap(values.min().unwrap_or_default()),
-        Operator::Max => wrap(values.max().unwrap_or_default()),
-        Operator::Avg => {
+        Operator::Op(ReduceOp::Sum) => wrap(values.sum()),
+        Operator::Op(ReduceOp::Prod) => values.fold(1, |product, value| wrap(wide(product).wrapping_mul(value))),
+        Operator::Op(ReduceOp::Min) => wrap(values.min().unwrap_or_default()),
+        Operator::Op(ReduceOp::Max) => wrap(values.max().unwrap_or_default()),
+        Operator::Op(ReduceOp::Avg) => {
             let ranks = values.len() as i128;
             wrap(wide(wrap(values.sum())) / ranks)
         }
@@ -51,6 +55,7 @@ fn integer(kind: ElementKind, operator: Operator, values: &[Cell], factors: &[Ce
             let factors = factors.iter().map(|cell| wide(cell.bits));
             wrap(values.zip(factors).map(|(value, factor)| wide(wrap(value.wrapping_mul(factor)))).sum())
         }
+        Operator::Op(other) => panic!("NCCL has no {other}"),
     }
 }
 
@@ -68,7 +73,7 @@ fn inexact(kind: ElementKind, float_type: &Float, operator: Operator, values: &[
     let (values, ranks) = (open(values), values.len() as f64);
     let weights = match operator {
         Operator::PreMul => open(factors),
-        Operator::Avg => vec![(1.0 / ranks, 0.0); values.len()],
+        Operator::Op(ReduceOp::Avg) => vec![(1.0 / ranks, 0.0); values.len()],
         _ => vec![(1.0, 0.0); values.len()],
     };
     if !values.iter().chain(&weights).all(|(value, _)| value.is_finite()) {
@@ -83,7 +88,7 @@ fn inexact(kind: ElementKind, float_type: &Float, operator: Operator, values: &[
     let magnitude = |&(value, slack): &(f64, f64)| value.abs() + slack;
     let only = |value: fn(f64, f64) -> f64| values.iter().map(|(value, _)| *value).reduce(value).unwrap_or_default();
     let (value, top, slack) = match operator {
-        Operator::Sum | Operator::Avg | Operator::PreMul => {
+        Operator::Op(ReduceOp::Sum | ReduceOp::Avg) | Operator::PreMul => {
             let pairs = || values.iter().zip(&weights);
             let value: f64 = pairs().map(|(value, weight)| value.0 * weight.0).sum();
             let size: f64 = pairs().map(|(value, weight)| (value.0 * weight.0).abs()).sum();
@@ -93,18 +98,19 @@ fn inexact(kind: ElementKind, float_type: &Float, operator: Operator, values: &[
             let rounding = roundings(ranks + 2.0, float_type) * reach;
             (value, reach.max(values.iter().map(magnitude).sum()), reach - size + rounding + near_zero)
         }
-        Operator::Prod => {
+        Operator::Op(ReduceOp::Prod) => {
             let value: f64 = values.iter().map(|(value, _)| value).product();
             let reach: f64 = values.iter().map(magnitude).product();
             let top: f64 = values.iter().map(|value| magnitude(value).max(1.0)).product();
             let rounding = roundings(ranks + 1.0, float_type) * reach;
             (value, top, reach - value.abs() + rounding + float_type.least * ranks * top)
         }
-        Operator::Min | Operator::Max => {
-            let value = only(if operator == Operator::Min { f64::min } else { f64::max });
+        Operator::Op(ReduceOp::Min | ReduceOp::Max) => {
+            let value = only(if operator == Operator::Op(ReduceOp::Min) { f64::min } else { f64::max });
             let slack = values.iter().map(|(_, slack)| *slack).fold(0.0, f64::max);
             (value, 0.0, slack + float_type.least)
         }
+        Operator::Op(other) => panic!("NCCL has no {other}"),
     };
     if !(top < 0.9 * float_type.largest && slack.is_finite()) {
         return Cell::UNKNOWN;
@@ -131,20 +137,20 @@ mod tests {
         let of = |values: [i8; 2]| values.map(|value| Cell::exact(u64::from(value as u8)));
         let reduce =
             |operator, values, factors| reduce(ElementKind::I8, operator, &of(values), &of(factors)).bits as i8;
-        assert_eq!(reduce(Operator::Sum, [100, 100], [0, 0]), -56);
-        assert_eq!(reduce(Operator::Prod, [-128, -1], [0, 0]), -128);
-        assert_eq!(reduce(Operator::Min, [-1, 1], [0, 0]), -1);
-        assert_eq!(reduce(Operator::Max, [-1, 1], [0, 0]), 1);
-        assert_eq!(reduce(Operator::Avg, [-2, -1], [0, 0]), -1);
+        assert_eq!(reduce(Operator::Op(ReduceOp::Sum), [100, 100], [0, 0]), -56);
+        assert_eq!(reduce(Operator::Op(ReduceOp::Prod), [-128, -1], [0, 0]), -128);
+        assert_eq!(reduce(Operator::Op(ReduceOp::Min), [-1, 1], [0, 0]), -1);
+        assert_eq!(reduce(Operator::Op(ReduceOp::Max), [-1, 1], [0, 0]), 1);
+        assert_eq!(reduce(Operator::Op(ReduceOp::Avg), [-2, -1], [0, 0]), -1);
         assert_eq!(reduce(Operator::PreMul, [100, -3], [2, 5]), -71);
         let bytes = [Cell::exact(255), Cell::exact(255)];
-        assert_eq!(super::reduce(ElementKind::U8, Operator::Avg, &bytes, &[]).bits, 127);
+        assert_eq!(super::reduce(ElementKind::U8, Operator::Op(ReduceOp::Avg), &bytes, &[]).bits, 127);
     }
 
     #[test]
     fn a_wrong_element_is_out_of_tolerance() {
         for kind in [ElementKind::F16, ElementKind::Bf16, ElementKind::F32, ElementKind::F64] {
-            let sum = reduce(kind, Operator::Sum, &cells(kind, &[1.0, 2.5, -0.5, 4.0]), &[]);
+            let sum = reduce(kind, Operator::Op(ReduceOp::Sum), &cells(kind, &[1.0, 2.5, -0.5, 4.0]), &[]);
             assert!(sum.admits(kind, nearest(kind, 7.0)));
             // Without one of the inputs.
             for wrong in [6.0, 4.5, 7.5, 3.0, f64::NAN, f64::INFINITY] {
@@ -156,8 +162,10 @@ mod tests {
     #[test]
     fn what_may_overflow_may_be_anything() {
         let kind = ElementKind::F16;
-        assert!(!reduce(kind, Operator::Sum, &cells(kind, &[60_000.0, 60_000.0, -60_000.0]), &[]).is_known());
-        assert!(!reduce(kind, Operator::Prod, &cells(kind, &[300.0, 300.0, 0.001]), &[]).is_known());
-        assert!(reduce(kind, Operator::Max, &cells(kind, &[60_000.0, 60_000.0]), &[]).is_known());
+        assert!(
+            !reduce(kind, Operator::Op(ReduceOp::Sum), &cells(kind, &[60_000.0, 60_000.0, -60_000.0]), &[]).is_known()
+        );
+        assert!(!reduce(kind, Operator::Op(ReduceOp::Prod), &cells(kind, &[300.0, 300.0, 0.001]), &[]).is_known());
+        assert!(reduce(kind, Operator::Op(ReduceOp::Max), &cells(kind, &[60_000.0, 60_000.0]), &[]).is_known());
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpucomm::InPlace;
-use gpucomm::world::{Op, Reason, WorldOptions, requests};
+use gpucomm::world::{Reason, WorldOptions, requests};
+use gpucomm::{InPlace, ReduceOp};
 
 use super::support::{eventually, hold, on, values, world};
 
@@ -12,9 +12,9 @@ fn what_has_not_begun() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
-    let cancelled = rank.all_reduce(InPlace(on(rank.device(), &[7u8; 3])), Op::Sum);
-    let dropped = rank.all_reduce(InPlace(on(rank.device(), &[7u8; 3])), Op::Sum);
-    let kept = rank.all_reduce(InPlace(on(rank.device(), &[8u8; 3])), Op::Sum);
+    let cancelled = rank.all_reduce(InPlace(on(rank.device(), &[7u8; 3])), ReduceOp::Sum);
+    let dropped = rank.all_reduce(InPlace(on(rank.device(), &[7u8; 3])), ReduceOp::Sum);
+    let kept = rank.all_reduce(InPlace(on(rank.device(), &[8u8; 3])), ReduceOp::Sum);
     assert!(cancelled.cancel() && cancelled.is_ready());
     drop(dropped);
     let failed = cancelled.wait().unwrap_err();
@@ -69,7 +69,7 @@ fn what_has_begun() {
         let answers: Vec<_> = world
             .ranks()
             .iter()
-            .map(|rank| rank.all_reduce(InPlace(on(rank.device(), &[1u32; 4096])), Op::Sum))
+            .map(|rank| rank.all_reduce(InPlace(on(rank.device(), &[1u32; 4096])), ReduceOp::Sum))
             .collect();
         let barrier = world.barrier();
         let mut answers = answers.into_iter();

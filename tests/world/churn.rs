@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use gpucomm::exchange::Threads;
-use gpucomm::world::{Members, Op, Overflow, Phase, Reason, WhileDown, World, WorldOptions, requests};
-use gpucomm::{InPlace, nccl::InitOptions};
+use gpucomm::world::{Members, Overflow, Phase, Reason, WhileDown, World, WorldOptions, requests};
+use gpucomm::{InPlace, ReduceOp, nccl::InitOptions};
 
 use super::ends::apart;
 use super::support::{completion, drawn, eventually, on, slower, values, world};
@@ -32,7 +32,7 @@ fn ask(world: &World, mut rng: Rng, ends: &AtomicBool, done: &AtomicU64) {
         let ranks = world.ranks();
         let own: Vec<_> = ranks.iter().map(|rank| InPlace(on(rank.device(), &[value; 5]))).collect();
         let size = u32::try_from(own.len()).unwrap();
-        let asked = world.all_reduce(own, Op::Sum);
+        let asked = world.all_reduce(own, ReduceOp::Sum);
         let cancelled = rng.u8(..8) == 0 && asked.cancel();
         let start = Instant::now();
         match asked.wait() {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    Completion, InFlight, Members, Op, Phase, Polling, Rank, Reason, Rebuild, WhileDown, World, WorldOptions, requests,
+    Completion, InFlight, Members, Phase, Polling, Rank, Reason, Rebuild, WhileDown, World, WorldOptions, requests,
 };
-use gpucomm::{Device, DeviceBuffer, Error, InPlace, Stream};
+use gpucomm::{Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
 
 use super::hooked_store::HookedStore;
 use super::stores::Faulty;
@@ -33,7 +33,7 @@ fn as_ranks_meet() {
         return;
     }
     let rank = world.rank(0).unwrap().with_timeout(Duration::from_millis(100));
-    let (outcome, took) = timed(|| rank.all_reduce(InPlace(on(rank.device(), &[1u8])), Op::Sum).wait());
+    let (outcome, took) = timed(|| rank.all_reduce(InPlace(on(rank.device(), &[1u8])), ReduceOp::Sum).wait());
     let failed = outcome.unwrap_err();
     assert!(failed.reason == Reason::Late && took < slower(20.0), "{failed}, after {took:?}");
     eventually("it is down", || world.health().phase == Phase::Down);
@@ -94,7 +94,7 @@ fn behind_a_device_that_is_held_up() {
     x.fill(&stream, 2).unwrap();
     let timeout = slower(1.0);
     let rank = world.rank(0).unwrap().with_timeout(timeout);
-    let (failed, took) = timed(|| rank.all_reduce(InPlace(x), Op::Sum).wait().unwrap_err());
+    let (failed, took) = timed(|| rank.all_reduce(InPlace(x), ReduceOp::Sum).wait().unwrap_err());
     drop(let_go);
     assert!(failed.reason == Reason::Late && took < timeout + slower(3.5), "{failed}, after {took:?}");
 }
@@ -232,7 +232,7 @@ fn of_a_drop_while_a_rank_is_inside_nccl() {
     let Some([world, other]) = two(timeout, |_| ()) else { return };
     let stream = Stream::new(Device::new(0).unwrap()).unwrap();
     let x = DeviceBuffer::<f32>::zeroed(&stream, 4).unwrap();
-    let answer = world.rank(0).unwrap().submit(requests::all_reduce(InPlace(x), Op::Sum));
+    let answer = world.rank(0).unwrap().submit(requests::all_reduce(InPlace(x), ReduceOp::Sum));
     let ((), took) = timed(|| drop(world));
     assert!(took < 2 * timeout, "{took:?}");
     assert!(answer.wait().is_err());

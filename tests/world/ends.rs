@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{
-    At, Lane, Members, Op, Phase, Reason, Rebuild, Request, WhileDown, World, WorldOptions, requests,
-};
+use gpucomm::world::{At, Lane, Members, Phase, Reason, Rebuild, Request, WhileDown, World, WorldOptions, requests};
 use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Result, Stream};
 
 use super::block_on::block_on;
@@ -50,7 +48,7 @@ fn a_rank_that_has_left_is_not_waited_for() {
         let place = Threads::new(3);
         let Ok(mut worlds) = apart(&place, &vec![WorldOptions::default(); 3]) else { return };
         let rank = |world: &World| world.ranks().remove(0).with_timeout(slower(600.0));
-        let sum = |world: &World| rank(world).all_reduce(InPlace(on(world.devices()[0], &[1u8])), Op::Sum);
+        let sum = |world: &World| rank(world).all_reduce(InPlace(on(world.devices()[0], &[1u8])), ReduceOp::Sum);
         let sums: Vec<_> = worlds.iter().map(sum).collect();
         sums.into_iter().for_each(|sum| drop(sum.wait().unwrap()));
         worlds.remove(1).close_timeout(slower(20.0)).unwrap();
@@ -105,7 +103,7 @@ fn what_has_failed_says_so() {
     for _ in 0..3 {
         let place = Threads::new(2);
         let Ok([one, other]) = two(&place, &WorldOptions::default()) else { return };
-        let waits = other.rank(1).unwrap().all_reduce(InPlace(on(other.devices()[0], &[1u8])), Op::Sum);
+        let waits = other.rank(1).unwrap().all_reduce(InPlace(on(other.devices()[0], &[1u8])), ReduceOp::Sum);
         one.fail("rank 0 of a test");
         drop(one);
         eventually("the other one hears of it", || other.health().phase == Phase::Down);
@@ -200,12 +198,12 @@ fn late_in_one_process_while_down() {
         (rank.clone(), InPlace(on(rank.device(), &[1u8])))
     };
     let (rank, x) = ask(&worlds[0]);
-    let late = rank.with_timeout(Duration::from_millis(10)).all_reduce(x, Op::Sum).wait().unwrap_err();
+    let late = rank.with_timeout(Duration::from_millis(10)).all_reduce(x, ReduceOp::Sum).wait().unwrap_err();
     assert_eq!(late.reason, Reason::Late);
     let (rank, x) = ask(&worlds[0]);
-    let next = rank.all_reduce(x, Op::Sum);
+    let next = rank.all_reduce(x, ReduceOp::Sum);
     let (rank, x) = ask(&worlds[1]);
-    let first = rank.all_reduce(x, Op::Sum);
+    let first = rank.all_reduce(x, ReduceOp::Sum);
     std::thread::scope(|scope| {
         for world in &worlds {
             scope.spawn(|| world.rebuild(Members::Same).unwrap());
@@ -241,7 +239,7 @@ fn one_that_is_down() {
 fn answers_one_by_one() {
     let world = world(2, WorldOptions::default());
     let wrong = world.devices().into_iter().map(|device| (on(device, &[1u8; 3]), zeroed::<u8>(device, 1)));
-    let failed = world.all_reduce(wrong, Op::Sum).into_answers().unwrap_err();
+    let failed = world.all_reduce(wrong, ReduceOp::Sum).into_answers().unwrap_err();
     assert_eq!((failed.reason, failed.buffers.unwrap().len()), (Reason::Refused, world.size()));
     // One that was asked, and has some of its answers.
     let wide = world.barrier().wait_timeout(Duration::ZERO);
@@ -288,8 +286,8 @@ fn with_lanes_and_without() {
     for _ in 0..10 {
         let ask = |world: &World| {
             let rank = &world.ranks()[0];
-            let plain = rank.all_reduce(InPlace(on(rank.device(), &[1u8])), Op::Sum);
-            (plain, rank.clone().lane(&lane).all_reduce(InPlace(on(rank.device(), &[2u8])), Op::Sum))
+            let plain = rank.all_reduce(InPlace(on(rank.device(), &[1u8])), ReduceOp::Sum);
+            (plain, rank.clone().lane(&lane).all_reduce(InPlace(on(rank.device(), &[2u8])), ReduceOp::Sum))
         };
         let asked: Vec<_> = worlds.iter().map(ask).collect();
         for (plain, in_lane) in asked {
@@ -422,7 +420,7 @@ fn held() {
         }
     };
     let request = |world: &World| {
-        let sums = world.all_reduce(devices.iter().map(|device| InPlace(on(*device, &[1u32; 1000]))), Op::Sum);
+        let sums = world.all_reduce(devices.iter().map(|device| InPlace(on(*device, &[1u32; 1000]))), ReduceOp::Sum);
         sums.wait().unwrap().iter().for_each(|x| assert_eq!(values(x), [2; 1000]));
     };
     quick("the first request", &mut || request(&world));

@@ -1,7 +1,7 @@
 //! Answers under executors that others wrote.
 
-use gpucomm::InPlace;
-use gpucomm::world::{Lane, Op, World, WorldOptions};
+use gpucomm::world::{Lane, World, WorldOptions};
+use gpucomm::{InPlace, ReduceOp};
 
 use super::block_on::block_on;
 use super::support::{on, values, world};
@@ -16,7 +16,7 @@ async fn task(world: &World, number: u32) {
             let x = InPlace(on(rank.device(), &[number * round; 9]));
             let rank = rank.lane(&lane);
             let room = rank.room().await.unwrap();
-            answers.push(room.submit(gpucomm::world::requests::all_reduce(x, Op::Sum)));
+            answers.push(room.submit(gpucomm::world::requests::all_reduce(x, ReduceOp::Sum)));
         }
         for answer in answers {
             assert_eq!(values(&answer.await.unwrap()), [size * number * round; 9]);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpucomm::world::{Members, Op, Phase, Reason, Rebuild, WorldOptions};
-use gpucomm::{Backend, Device, Error, InPlace};
+use gpucomm::world::{Members, Phase, Reason, Rebuild, WorldOptions};
+use gpucomm::{Backend, Device, Error, InPlace, ReduceOp};
 
 use super::support::{child, eventually, number, on, until_rebuilt, values, world};
 use super::trap::Trap;
@@ -79,7 +79,7 @@ fn under_load() {
         let Ok(forms) = (0..4).map(|_| devices.iter().map(|device| fresh(*device)).collect()).collect() else { break };
         let forms: Vec<Vec<_>> = forms;
         // Several at a time.
-        let asked: Vec<_> = forms.into_iter().map(|forms| world.all_reduce(forms, Op::Sum)).collect();
+        let asked: Vec<_> = forms.into_iter().map(|forms| world.all_reduce(forms, ReduceOp::Sum)).collect();
         if let Some((trap, _)) = trap.take_if(|(_, when)| answered >= *when) {
             trap.spring();
         }
@@ -105,7 +105,7 @@ fn under_load() {
     assert_eq!(world.size(), left, "{:?}", world.health());
     for _ in 0..20 {
         let forms = world.devices().into_iter().map(|device| InPlace(on(device, &[1u32; 64])));
-        for x in world.all_reduce(forms, Op::Sum).wait().unwrap() {
+        for x in world.all_reduce(forms, ReduceOp::Sum).wait().unwrap() {
             assert_eq!(values(&x), [u32::try_from(left).unwrap(); 64]);
         }
     }

@@ -1,7 +1,7 @@
 //! Groups as one request, and requests of users in them.
 
-use gpucomm::world::{At, Op, Rank, Reason, Request, WorldOptions, requests};
-use gpucomm::{Device, InPlace, Result};
+use gpucomm::world::{At, Rank, Reason, Request, WorldOptions, requests};
+use gpucomm::{Device, InPlace, ReduceOp, Result};
 
 use super::support::{on, values, world, zeroed};
 
@@ -14,7 +14,7 @@ fn a_ring_in_one_request() {
         .into_iter()
         .map(|rank| {
             let (next, before) = ((rank.rank() + 1) % size, (rank.rank() + size - 1) % size);
-            let sum = requests::all_reduce(InPlace(on(rank.device(), &[1u32])), Op::Sum);
+            let sum = requests::all_reduce(InPlace(on(rank.device(), &[1u32])), ReduceOp::Sum);
             let send = requests::send(on(rank.device(), &[u8::try_from(rank.rank()).unwrap()]), next);
             rank.submit((send, requests::recv(zeroed::<u8>(rank.device(), 1), before), sum))
         })
@@ -30,7 +30,7 @@ fn a_ring_in_one_request() {
 fn a_list_of_requests() {
     let world = world(2, WorldOptions::default());
     let make = |rank: Rank| -> Vec<_> {
-        (1..4u32).map(|value| requests::all_reduce(InPlace(on(rank.device(), &[value; 3])), Op::Prod)).collect()
+        (1..4u32).map(|value| requests::all_reduce(InPlace(on(rank.device(), &[value; 3])), ReduceOp::Prod)).collect()
     };
     let back = world.submit(world.ranks().into_iter().map(make)).wait().unwrap();
     let size = u32::try_from(world.size()).unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpucomm::world::{Members, Op, Phase, Reason, Rebuild, WhileDown, WorldOptions, requests};
-use gpucomm::{Error, ErrorKind, InPlace};
+use gpucomm::world::{Members, Phase, Reason, Rebuild, WhileDown, WorldOptions, requests};
+use gpucomm::{Error, ErrorKind, InPlace, ReduceOp};
 
 use super::block_on::block_on;
 use super::support::{eventually, on, slower, values, world};
@@ -15,8 +15,8 @@ fn by_hand() {
     let before = world.rank(0).unwrap();
     let mut watch = world.watch();
     // Rank 0 waits for the others, which never come.
-    let waits = before.all_reduce(InPlace(on(before.device(), &[1u64; 9])), Op::Sum);
-    let queued = before.all_reduce(InPlace(on(before.device(), &[2u64; 9])), Op::Sum);
+    let waits = before.all_reduce(InPlace(on(before.device(), &[1u64; 9])), ReduceOp::Sum);
+    let queued = before.all_reduce(InPlace(on(before.device(), &[2u64; 9])), ReduceOp::Sum);
     if size > 1 {
         world.fail("a test");
         let failed = waits.wait().unwrap_err();
@@ -40,7 +40,7 @@ fn by_hand() {
     world.rebuild(Members::Same).unwrap();
     eventually("it is up", || block_on(watch.changed()).phase == Phase::Up);
     let after = world.ranks();
-    let ask = |rank: &gpucomm::world::Rank| rank.all_reduce(InPlace(on(rank.device(), &[1u64; 9])), Op::Sum);
+    let ask = |rank: &gpucomm::world::Rank| rank.all_reduce(InPlace(on(rank.device(), &[1u64; 9])), ReduceOp::Sum);
     let answers: Vec<_> = after.iter().map(ask).collect();
     answers.into_iter().for_each(|answer| assert_eq!(values(&answer.wait().unwrap()), [size; 9]));
     let failed = before.submit(requests::barrier()).wait().unwrap_err();
@@ -58,7 +58,7 @@ fn requests_wait_for_the_next_generation() {
     for sequenced in [false, true] {
         let world = world(2, WorldOptions { sequenced, ..options.clone() });
         world.fail("a test");
-        let ask = |rank: gpucomm::world::Rank| rank.all_reduce(InPlace(on(rank.device(), &[1u8; 4])), Op::Sum);
+        let ask = |rank: gpucomm::world::Rank| rank.all_reduce(InPlace(on(rank.device(), &[1u8; 4])), ReduceOp::Sum);
         let answers: Vec<_> = world.ranks().into_iter().map(ask).collect();
         let late = world
             .rank(0)

@@ -1,7 +1,7 @@
 //! Lanes, and the order that all ranks follow.
 
-use gpucomm::InPlace;
-use gpucomm::world::{Lane, Op, WorldOptions, requests};
+use gpucomm::world::{Lane, WorldOptions, requests};
+use gpucomm::{InPlace, ReduceOp};
 
 use super::support::{on, values, world, zeroed};
 
@@ -21,7 +21,7 @@ fn sixteen_tasks() {
                     let ask = |rank: gpucomm::world::Rank| {
                         let len = usize::try_from(task + 1).unwrap();
                         let x = InPlace(on(rank.device(), &vec![round + task; len]));
-                        rank.lane(&lane).all_reduce(x, Op::Sum)
+                        rank.lane(&lane).all_reduce(x, ReduceOp::Sum)
                     };
                     let answers: Vec<_> = ranks.into_iter().map(ask).collect();
                     for answer in answers {
@@ -53,7 +53,7 @@ fn names_that_are_nearly_the_same() {
                 let value = 100 * round + u32::try_from(at).unwrap();
                 let x = InPlace(on(rank.device(), &[value]));
                 let rank = lanes[at].as_ref().map_or_else(|| rank.clone(), |lane| rank.clone().lane(lane));
-                answers.push((size * value, rank.all_reduce(x, Op::Sum)));
+                answers.push((size * value, rank.all_reduce(x, ReduceOp::Sum)));
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use gpucomm::world::{Lane, Members, Op, WorldOptions};
-use gpucomm::{Backend, Clique, Device, InPlace};
+use gpucomm::world::{Lane, Members, WorldOptions};
+use gpucomm::{Backend, Clique, Device, InPlace, ReduceOp};
 
 use super::support::{child, eventually, number, on, values, world};
 
@@ -36,7 +36,7 @@ fn one_process() {
                     let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.lane(&lane)).collect();
                     let mut buffers: Vec<_> = ranks.iter().map(|rank| on(rank.device(), &[1u64; 16])).collect();
                     for round in 0..rounds / 2 {
-                        let ask = |(rank, x): (&gpucomm::world::Rank, _)| rank.all_reduce(InPlace(x), Op::Max);
+                        let ask = |(rank, x): (&gpucomm::world::Rank, _)| rank.all_reduce(InPlace(x), ReduceOp::Max);
                         let answers: Vec<_> = ranks.iter().zip(buffers.drain(..)).map(ask).collect();
                         let back = answers.into_iter().map(|answer| answer.wait().unwrap());
                         buffers.extend(back);
@@ -82,11 +82,11 @@ fn rounds() {
     let round = || {
         let world = world(2, WorldOptions::default());
         let forms = || world.devices().into_iter().map(|device| InPlace(on(device, &[1u32; 100]))).collect::<Vec<_>>();
-        drop(world.all_reduce(forms(), Op::Sum));
-        world.all_reduce(forms(), Op::Sum).wait().unwrap();
+        drop(world.all_reduce(forms(), ReduceOp::Sum));
+        world.all_reduce(forms(), ReduceOp::Sum).wait().unwrap();
         world.fail("a test");
         world.rebuild(Members::Same).unwrap();
-        drop(world.all_reduce(forms(), Op::Sum).into_answers().unwrap());
+        drop(world.all_reduce(forms(), ReduceOp::Sum).into_answers().unwrap());
         drop(world);
         let clique = Clique::init_all(devices).unwrap();
         drop(clique.split(|rank| Some((0, rank))).unwrap());

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gpucomm::world::{Blocking, Completion, HostCallback, Op, Part, Polling, Rank, World, WorldOptions, requests};
-use gpucomm::{DeviceBuffer, InPlace, RecvOnly, SendOnly};
+use gpucomm::world::{Blocking, Completion, HostCallback, Part, Polling, PreMul, Rank, World, WorldOptions, requests};
+use gpucomm::{DeviceBuffer, InPlace, RecvOnly, ReduceOp, SendOnly};
 
 use super::block_on::block_on;
 use super::support::{on, values, world, zeroed};
@@ -60,29 +60,29 @@ fn all(world: &World) {
 
 fn reductions(world: &World, len: usize) {
     let size = world.size();
-    for x in each(world, |rank| rank.all_reduce(InPlace(on(rank.device(), &own(rank.rank(), len))), Op::Sum)) {
+    for x in each(world, |rank| rank.all_reduce(InPlace(on(rank.device(), &own(rank.rank(), len))), ReduceOp::Sum)) {
         assert_eq!(values(&x), sums(size, len));
     }
     let out = |rank: &Rank| {
         let (send, recv) = (on(rank.device(), &own(rank.rank(), len)), zeroed::<u32>(rank.device(), len));
-        rank.all_reduce((send, recv), Op::Max)
+        rank.all_reduce((send, recv), ReduceOp::Max)
     };
     for (send, recv) in each(world, out) {
         assert_eq!((send.len(), values(&recv)), (len, own(size - 1, len)));
     }
     let root = size - 1;
-    let reduce = |rank: &Rank| rank.reduce(InPlace(on(rank.device(), &own(rank.rank(), len))), Op::Sum, root);
+    let reduce = |rank: &Rank| rank.reduce(InPlace(on(rank.device(), &own(rank.rank(), len))), ReduceOp::Sum, root);
     assert_eq!(values(&each(world, reduce)[root]), sums(size, len));
     let scatter = |rank: &Rank| {
         let send = on(rank.device(), &own(rank.rank(), len * size));
-        rank.reduce_scatter((send, zeroed::<u32>(rank.device(), len)), Op::Sum)
+        rank.reduce_scatter((send, zeroed::<u32>(rank.device(), len)), ReduceOp::Sum)
     };
     for (rank, (_, recv)) in each(world, scatter).into_iter().enumerate() {
         assert_eq!(values(&recv), sums(size, len * size)[rank * len..(rank + 1) * len]);
     }
     let weighted = |rank: &Rank| {
         let x = on(rank.device(), &vec![4f32; len]);
-        rank.all_reduce(InPlace(x), Op::PreMul(0.5))
+        rank.all_reduce(InPlace(x), PreMul(0.5))
     };
     for x in each(world, weighted) {
         assert_eq!(values(&x), vec![2.0 * size as f32; len]);
@@ -142,7 +142,7 @@ fn variable(world: &World, len: usize) {
     }
     let forms = (0..size).map(|rank| (on(device(rank), &own(rank, total)), zeroed::<u32>(device(rank), counts[rank])));
     for (rank, (_, recv)) in
-        world.reduce_scatter_v(forms, counts.clone(), Op::Sum).wait().unwrap().into_iter().enumerate()
+        world.reduce_scatter_v(forms, counts.clone(), ReduceOp::Sum).wait().unwrap().into_iter().enumerate()
     {
         let at: usize = counts[..rank].iter().sum();
         assert_eq!(values(&recv), sums(size, total)[at..at + counts[rank]]);
@@ -197,8 +197,9 @@ fn messages(world: &World) {
 /// The answer comes when it is enqueued; what uses the buffers comes after it on the device.
 fn in_order(world: &World) {
     let size = u32::try_from(world.size()).unwrap();
-    let submit =
-        |rank: &Rank| rank.submit_in_order(requests::all_reduce(InPlace(on(rank.device(), &[1u32; 100])), Op::Sum));
+    let submit = |rank: &Rank| {
+        rank.submit_in_order(requests::all_reduce(InPlace(on(rank.device(), &[1u32; 100])), ReduceOp::Sum))
+    };
     for enqueued in each(world, submit) {
         let x: DeviceBuffer<u32> = enqueued.buffers;
         assert_eq!(values(&x), [size; 100]);

@@ -4,10 +4,9 @@ use std::sync::{Arc, Barrier as Meet};
 use std::time::Duration;
 
 use gpucomm::world::{
-    Blocking, Completion, HostCallback, Lane, Members, Op, Phase, Polling, Rank, Reason, WhileDown, WorldOptions,
-    requests,
+    Blocking, Completion, HostCallback, Lane, Members, Phase, Polling, Rank, Reason, WhileDown, WorldOptions, requests,
 };
-use gpucomm::{InPlace, Stream};
+use gpucomm::{InPlace, ReduceOp, Stream};
 
 use super::support::{eventually, hold, on, slower, values, world};
 
@@ -21,11 +20,13 @@ fn late_on_one_rank() {
     world.barrier().wait().unwrap();
     let (first, other) = (world.rank(0).unwrap(), world.rank(1).unwrap());
     let (let_go, _held) = hold(&first);
-    let late =
-        first.clone().with_timeout(Duration::from_millis(30)).all_reduce(InPlace(on(first.device(), &[1u8])), Op::Sum);
-    let next = first.all_reduce(InPlace(on(first.device(), &[2u8])), Op::Sum);
+    let late = first
+        .clone()
+        .with_timeout(Duration::from_millis(30))
+        .all_reduce(InPlace(on(first.device(), &[1u8])), ReduceOp::Sum);
+    let next = first.all_reduce(InPlace(on(first.device(), &[2u8])), ReduceOp::Sum);
     // What belongs to the one that is late.
-    let begun = other.all_reduce(InPlace(on(other.device(), &[4u8])), Op::Sum);
+    let begun = other.all_reduce(InPlace(on(other.device(), &[4u8])), ReduceOp::Sum);
     let failed = late.wait().unwrap_err();
     assert_eq!((failed.reason, values(&failed.buffers.unwrap())), (Reason::Late, vec![1]));
     drop(let_go);
@@ -61,7 +62,7 @@ fn a_full_queue_lets_in_whose_turn_it_is() {
     let task = |lane: &Lane, mine: usize, theirs: usize| {
         let ask = |rank: usize| {
             let rank = world.rank(rank).unwrap().lane(lane);
-            rank.all_reduce(InPlace(on(rank.device(), &[1u8])), Op::Sum)
+            rank.all_reduce(InPlace(on(rank.device(), &[1u8])), ReduceOp::Sum)
         };
         // Two fill the queue of this rank; the other ones do the same elsewhere.
         let mut answers = vec![ask(mine), ask(mine)];
@@ -87,7 +88,7 @@ fn all_at_once_while_down() {
         let answers: Vec<_> = std::thread::scope(|scope| {
             let ask = |task: u32| {
                 let x = |device| InPlace(on(device, &[task * 1000 + round]));
-                world.all_reduce(world.devices().into_iter().map(x), Op::Sum)
+                world.all_reduce(world.devices().into_iter().map(x), ReduceOp::Sum)
             };
             let tasks: Vec<_> = (0..4).map(|task| scope.spawn(move || (task, ask(task)))).collect();
             tasks.into_iter().map(|task| task.join().unwrap()).collect()
@@ -132,9 +133,10 @@ fn what_was_given_back_is_done_with() {
         let ranks = world.ranks();
         let (size, device) = (u32::try_from(world.size()).unwrap(), ranks[0].device());
         let make = |rank: &Rank| InPlace(on(rank.device(), &[1u32; 7]));
-        let x = world.all_reduce(ranks.iter().map(make).collect::<Vec<_>>(), Op::Sum).wait().unwrap().swap_remove(0);
+        let x =
+            world.all_reduce(ranks.iter().map(make).collect::<Vec<_>>(), ReduceOp::Sum).wait().unwrap().swap_remove(0);
         let (before, limit) = (world.metrics().enqueued, slower(20.0));
-        let waits = ranks[0].clone().with_timeout(limit).all_reduce(make(&ranks[0]), Op::Sum);
+        let waits = ranks[0].clone().with_timeout(limit).all_reduce(make(&ranks[0]), ReduceOp::Sum);
         while world.metrics().enqueued == before {
             std::thread::yield_now();
         }
@@ -147,7 +149,7 @@ fn what_was_given_back_is_done_with() {
         other.synchronize().unwrap();
         drop(x);
         for rank in &ranks[1..] {
-            let _ = rank.all_reduce(make(rank), Op::Sum).wait().unwrap();
+            let _ = rank.all_reduce(make(rank), ReduceOp::Sum).wait().unwrap();
         }
         assert_eq!(values(&waits.wait().unwrap()), [size; 7]);
     }

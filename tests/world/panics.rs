@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use gpucomm::world::{At, Completion, InFlight, Members, Op, Phase, Reason, Request, World, WorldOptions, requests};
-use gpucomm::{Backend, Device, InPlace, Result, Stream};
+use gpucomm::world::{At, Completion, InFlight, Members, Phase, Reason, Request, World, WorldOptions, requests};
+use gpucomm::{Backend, Device, InPlace, ReduceOp, Result, Stream};
 
 use super::support::{child, eventually, on, slower, values, world};
 
@@ -286,7 +286,7 @@ fn everything() {
     let sum = || {
         let forms: Vec<_> = world.devices().into_iter().map(|device| InPlace(on(device, &[1u32; 10]))).collect();
         let ranks = u32::try_from(forms.len()).unwrap();
-        let sums = world.all_reduce(forms, Op::Sum).wait_timeout(slower(20.0)).expect("an answer").unwrap();
+        let sums = world.all_reduce(forms, ReduceOp::Sum).wait_timeout(slower(20.0)).expect("an answer").unwrap();
         sums.iter().for_each(|sum| assert_eq!(values(sum), [ranks; 10]));
     };
     sum();

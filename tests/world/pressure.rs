@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gpucomm::world::{Op, Overflow, Reason, WorldOptions, requests};
-use gpucomm::{Error, InPlace};
+use gpucomm::world::{Overflow, Reason, WorldOptions, requests};
+use gpucomm::{Error, InPlace, ReduceOp};
 
 use super::block_on::block_on;
 use super::support::{hold, on, slower, values, world};
@@ -15,7 +15,7 @@ fn a_queue_that_is_full() {
     let (let_go, held) = hold(&rank);
     let waiting = [rank.submit(requests::barrier()), rank.submit(requests::barrier())];
     let refuses = rank.clone().overflow(Overflow::Refuse);
-    let failed = refuses.all_reduce(InPlace(on(rank.device(), &[1u8])), Op::Sum).wait().unwrap_err();
+    let failed = refuses.all_reduce(InPlace(on(rank.device(), &[1u8])), ReduceOp::Sum).wait().unwrap_err();
     assert_eq!((failed.reason, values(&failed.buffers.unwrap())), (Reason::Full, vec![1]));
     let start = Instant::now();
     let failed = rank.clone().with_timeout(Duration::from_millis(50)).submit(requests::barrier()).wait().unwrap_err();
@@ -83,7 +83,7 @@ fn aborted() {
     }
     // Nobody else comes.
     let rank = world.rank(0).unwrap();
-    let waits = rank.all_reduce(InPlace(on(rank.device(), &[3u8])), Op::Sum);
+    let waits = rank.all_reduce(InPlace(on(rank.device(), &[3u8])), ReduceOp::Sum);
     let queued = rank.submit(requests::barrier());
     world.abort("a test").unwrap();
     let failed = waits.wait().unwrap_err();
@@ -99,7 +99,7 @@ fn what_cannot_be_drained() {
         return;
     }
     let rank = world.rank(0).unwrap();
-    let waits = rank.all_reduce(InPlace(on(rank.device(), &[3u8])), Op::Sum);
+    let waits = rank.all_reduce(InPlace(on(rank.device(), &[3u8])), ReduceOp::Sum);
     let error = world.close_timeout(Duration::from_millis(300)).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     assert!(waits.wait().unwrap_err().buffers.is_some());

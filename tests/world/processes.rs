@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Lane, Members, Op, Phase, Rebuild, World, WorldOptions, requests};
-use gpucomm::{Device, DeviceBuffer, Error, InPlace, Launch, Stream};
+use gpucomm::world::{Lane, Members, Phase, Rebuild, World, WorldOptions, requests};
+use gpucomm::{Device, DeviceBuffer, Error, InPlace, Launch, ReduceOp, Stream};
 
 use super::support::{Killed, child, eventually, number, on, slower, until_rebuilt, values};
 use super::trap::Trap;
@@ -150,7 +150,7 @@ fn together_here() {
     let (world, rank) = start(options(false, false));
     let size = u64::try_from(world.size()).unwrap();
     for round in 0..50u64 {
-        let x = rank.all_reduce(InPlace(on(rank.device(), &[round; 7])), Op::Sum).wait().unwrap();
+        let x = rank.all_reduce(InPlace(on(rank.device(), &[round; 7])), ReduceOp::Sum).wait().unwrap();
         assert_eq!(values(&x), [size * round; 7]);
     }
     assert!(world.rank((rank.rank() + 1) % world.size()).is_err());
@@ -167,7 +167,7 @@ fn in_order() {
     rank.submit(requests::barrier()).wait().unwrap();
     if rank.rank() == 0 {
         let x = InPlace(on(rank.device(), &[1u32; 7]));
-        rank.submit_in_order(requests::all_reduce(x, Op::Sum)).wait().unwrap();
+        rank.submit_in_order(requests::all_reduce(x, ReduceOp::Sum)).wait().unwrap();
         let error = world.close_timeout(slower(1.0)).unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains("in order"), "{error}");
     } else {
@@ -189,7 +189,7 @@ fn lanes() {
                     std::thread::sleep(Duration::from_micros(fastrand::u64(..300)));
                     let len = usize::try_from(task + 1).unwrap();
                     let x = InPlace(on(rank.device(), &vec![task * round; len]));
-                    let x = rank.all_reduce(x, Op::Sum).wait().unwrap();
+                    let x = rank.all_reduce(x, ReduceOp::Sum).wait().unwrap();
                     assert!(values(&x).iter().all(|value| *value == size * task * round));
                 }
             });
@@ -208,7 +208,7 @@ fn load() {
             scope.spawn(move || {
                 let mut x = on(rank.device(), &[1u64; 16]);
                 for _ in 0..rounds {
-                    x = rank.all_reduce(InPlace(x), Op::Max).wait().unwrap();
+                    x = rank.all_reduce(InPlace(x), ReduceOp::Max).wait().unwrap();
                 }
                 assert_eq!(values(&x), [1; 16]);
             });
@@ -224,7 +224,7 @@ fn mismatch() {
     let (world, rank) = start(options(true, false));
     rank.submit(requests::barrier()).wait().unwrap();
     let x = InPlace(on(rank.device(), &[1u8; 4]));
-    let answer = if rank.rank() == 0 { rank.all_reduce(x, Op::Sum) } else { rank.all_reduce(x, Op::Max) };
+    let answer = if rank.rank() == 0 { rank.all_reduce(x, ReduceOp::Sum) } else { rank.all_reduce(x, ReduceOp::Max) };
     let failed = answer.wait().unwrap_err();
     assert!(failed.error.to_string().contains("max") || failed.error.to_string().contains("sum"), "{failed}");
     assert!(failed.buffers.is_some());
@@ -251,7 +251,7 @@ fn lost() {
         let Ok(x) = Stream::new(rank.device()).and_then(|stream| DeviceBuffer::from_slice(&stream, &[1u32; 7])) else {
             break;
         };
-        let answer = rank.all_reduce(InPlace(x), Op::Sum);
+        let answer = rank.all_reduce(InPlace(x), ReduceOp::Sum);
         asked += 1;
         if let Some((trap, _)) = trap.take_if(|(_, when)| asked >= *when) {
             trap.spring();
@@ -283,7 +283,7 @@ fn killed(sequenced: bool) {
     println!("at it");
     while world.health().generation == 1 && world.health().phase == Phase::Up {
         let x = InPlace(on(rank.device(), &[1u32; 7]));
-        match rank.all_reduce(x, Op::Sum).wait() {
+        match rank.all_reduce(x, ReduceOp::Sum).wait() {
             Ok(x) => assert_eq!(values(&x).len(), 7),
             Err(failed) => {
                 assert!(failed.buffers.is_some(), "{failed}");
@@ -303,7 +303,7 @@ fn at_work(world: &World) {
     let rank = world.ranks().remove(0);
     let left = u32::try_from(world.size()).unwrap();
     for _ in 0..20 {
-        let x = rank.all_reduce(InPlace(on(rank.device(), &[1u32; 7])), Op::Sum).wait().unwrap();
+        let x = rank.all_reduce(InPlace(on(rank.device(), &[1u32; 7])), ReduceOp::Sum).wait().unwrap();
         assert_eq!(values(&x), [left; 7]);
     }
 }

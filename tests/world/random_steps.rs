@@ -1,7 +1,7 @@
 //! The steps of random programs: a request of all ranks, and what it makes of what they hold.
 
-use gpucomm::world::{Op, Part, Rank, requests};
-use gpucomm::{Device, InPlace};
+use gpucomm::world::{Part, PreMul, Rank, requests};
+use gpucomm::{Device, InPlace, ReduceOp};
 
 use super::random::{Buffer, Program};
 use super::support::{on, zeroed};
@@ -9,17 +9,17 @@ use super::support::{on, zeroed};
 /// What each rank holds.
 type Model = Vec<Vec<u32>>;
 
-fn fold(op: &Op<u32>, one: u32, other: u32) -> u32 {
+fn fold(op: ReduceOp, one: u32, other: u32) -> u32 {
     match op {
-        Op::Sum => one.wrapping_add(other),
-        Op::Prod => one.wrapping_mul(other),
-        Op::Min => one.min(other),
+        ReduceOp::Sum => one.wrapping_add(other),
+        ReduceOp::Prod => one.wrapping_mul(other),
+        ReduceOp::Min => one.min(other),
         _ => one.max(other),
     }
 }
 
 /// What all ranks make of what they hold at each place.
-fn reduced(old: &Model, op: &Op<u32>) -> Vec<u32> {
+fn reduced(old: &Model, op: ReduceOp) -> Vec<u32> {
     (0..old[0].len()).map(|at| old.iter().map(|one| one[at]).reduce(|a, b| fold(op, a, b)).unwrap()).collect()
 }
 
@@ -42,7 +42,7 @@ pub fn step(program: &mut Program) {
     let size = program.world.size();
     let (old, len) = (program.model.clone(), program.model[0].len());
     let (root, part) = (program.rng.usize(..size), len / size);
-    let op = [Op::Sum, Op::Prod, Op::Min, Op::Max][program.rng.usize(..4)];
+    let op = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max][program.rng.usize(..4)];
     let kind = program.rng.usize(..20);
     program.log.push(format!("{kind} {op:?} {root}"));
     let own = |rank: usize| rank * part..(rank + 1) * part;
@@ -50,7 +50,7 @@ pub fn step(program: &mut Program) {
     program.model = match kind {
         0 => {
             program.ask(|_, x| requests::all_reduce(InPlace(x), op), |x| x);
-            vec![reduced(&old, &op); size]
+            vec![reduced(&old, op); size]
         }
         1 => {
             program.ask(|_, x| requests::broadcast(InPlace(x), root), |x| x);
@@ -77,17 +77,17 @@ pub fn step(program: &mut Program) {
             let make = |rank: &Rank, x| {
                 vec![
                     requests::all_reduce(InPlace(x), op),
-                    requests::all_reduce(InPlace(on(rank.device(), &[1])), Op::Sum),
+                    requests::all_reduce(InPlace(on(rank.device(), &[1])), ReduceOp::Sum),
                 ]
             };
             program.ask(make, |mut list| list.swap_remove(0));
-            vec![reduced(&old, &op); size]
+            vec![reduced(&old, op); size]
         }
         6 => {
             let make = |rank: &Rank, x| requests::reduce((x, room(rank, root, len)), op, root);
             program.ask(make, |(x, all)| all.unwrap_or(x));
             let mut new = old.clone();
-            new[root] = reduced(&old, &op);
+            new[root] = reduced(&old, op);
             new
         }
         7 => {
@@ -123,7 +123,7 @@ pub fn step(program: &mut Program) {
             program.ask(make, |(_, part)| part.into_whole());
             let put = |rank: usize| {
                 let mut new = vec![0; len];
-                new[own(rank)].copy_from_slice(&reduced(&old, &op)[own(rank)]);
+                new[own(rank)].copy_from_slice(&reduced(&old, op)[own(rank)]);
                 new
             };
             (0..size).map(put).collect()
@@ -132,13 +132,13 @@ pub fn step(program: &mut Program) {
             // Each rank has a factor of its own.
             let factor = program.rng.u32(..9);
             let of = move |rank: usize| factor + u32::try_from(rank).unwrap();
-            program.ask(move |rank, x| requests::all_reduce(InPlace(x), Op::PreMul(of(rank.rank()))), |x| x);
+            program.ask(move |rank, x| requests::all_reduce(InPlace(x), PreMul(of(rank.rank()))), |x| x);
             let scaled = |(rank, one): (usize, &Vec<u32>)| one.iter().map(|x| x.wrapping_mul(of(rank))).collect();
-            vec![reduced(&old.iter().enumerate().map(scaled).collect(), &Op::Sum); size]
+            vec![reduced(&old.iter().enumerate().map(scaled).collect(), ReduceOp::Sum); size]
         }
         11 => {
             let sum = |_: &Rank, x| requests::all_reduce(InPlace(x), op);
-            if program.ask_and_cancel(sum, |x| x, |x| x) { vec![reduced(&old, &op); size] } else { old }
+            if program.ask_and_cancel(sum, |x| x, |x| x) { vec![reduced(&old, op); size] } else { old }
         }
         12 => {
             // The last rank has no room for one element.
@@ -152,14 +152,14 @@ pub fn step(program: &mut Program) {
             program.ask_wrongly(make, |(x, _)| x.into_whole());
             old
         }
-        _ => divided(program, kind, &op, root),
+        _ => divided(program, kind, op, root),
     };
 }
 
 /// Those with a number of elements for each rank.
-fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Model {
+fn divided(program: &mut Program, kind: usize, op: ReduceOp, root: usize) -> Model {
     let size = program.world.size();
-    let (old, len, op) = (program.model.clone(), program.model[0].len(), *op);
+    let (old, len) = (program.model.clone(), program.model[0].len());
     // Some have none.
     let counts: Vec<usize> = (0..size).map(|_| program.rng.usize(..=len / size)).collect();
     let (begin, total) = (offsets(&counts), counts.iter().sum::<usize>());
@@ -187,7 +187,7 @@ fn divided(program: &mut Program, kind: usize, op: &Op<u32>, root: usize) -> Mod
             program.ask(make, |(_, own)| own.into_whole());
             let put = |rank: usize| {
                 let mut new = zeros();
-                new[..counts[rank]].copy_from_slice(&reduced(&old, &op)[range(rank)]);
+                new[..counts[rank]].copy_from_slice(&reduced(&old, op)[range(rank)]);
                 new
             };
             (0..size).map(put).collect()

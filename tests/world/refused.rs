@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Lane, Members, Op, Part, Reason, World, WorldOptions, requests};
-use gpucomm::{Clique, Device, Error, InPlace};
+use gpucomm::world::{Lane, Members, Part, Reason, World, WorldOptions, requests};
+use gpucomm::{Clique, Device, Error, InPlace, ReduceOp};
 
 use super::several::exchanges;
-use super::support::{on, slower, values, world, zeroed};
+use super::support::{assert_argument, on, slower, values, world, zeroed};
 
 #[test]
 fn lengths_roots_and_parts() {
@@ -15,7 +15,7 @@ fn lengths_roots_and_parts() {
     let size = world.size();
     let rank = world.rank(0).unwrap();
     let device = rank.device();
-    let failed = rank.all_reduce((on(device, &[1u8; 3]), zeroed::<u8>(device, 2)), Op::Sum).wait().unwrap_err();
+    let failed = rank.all_reduce((on(device, &[1u8; 3]), zeroed::<u8>(device, 2)), ReduceOp::Sum).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(matches!(&failed.error, Error::InvalidArgument { operation: "all_reduce", .. }), "{failed}");
     let (send, recv) = failed.buffers.unwrap();
@@ -37,7 +37,7 @@ fn lengths_roots_and_parts() {
     let failed = rank.all_to_all_v((send, recv), vec![9; size], vec![1; size]).wait().unwrap_err();
     assert!(matches!(failed.error, Error::InvalidArgument { operation: "all_to_all_v", .. }), "{failed}");
     if size > 1 {
-        let failed = rank.all_reduce(InPlace(on(world.devices()[1], &[1u8])), Op::Sum).wait().unwrap_err();
+        let failed = rank.all_reduce(InPlace(on(world.devices()[1], &[1u8])), ReduceOp::Sum).wait().unwrap_err();
         assert!(failed.error.to_string().contains("of rank 0"), "{failed}");
     }
     // Nothing of that has come to the others.
@@ -46,14 +46,36 @@ fn lengths_roots_and_parts() {
 }
 
 #[test]
+fn reductions_that_nccl_does_not_have() {
+    let world = world(2, WorldOptions::default());
+    let (size, rank) = (world.size(), world.rank(0).unwrap());
+    for op in [ReduceOp::And, ReduceOp::Or, ReduceOp::Xor] {
+        let x = || InPlace(on(rank.device(), &vec![1u32; size]));
+        let everywhere = world.devices().into_iter().map(|device| InPlace(on(device, &[1u32])));
+        for (operation, refused) in [
+            ("all_reduce", rank.all_reduce(x(), op).wait().map(drop).map_err(Error::from)),
+            ("reduce", rank.reduce(x(), op, 0).wait().map(drop).map_err(Error::from)),
+            ("reduce_scatter", rank.reduce_scatter(x(), op).wait().map(drop).map_err(Error::from)),
+            ("reduce_scatter_v", rank.reduce_scatter_v(x(), vec![1; size], op).wait().map(drop).map_err(Error::from)),
+            ("all_reduce", world.all_reduce(everywhere, op).wait().map(drop).map_err(Error::from)),
+        ] {
+            let has = "Sum, Prod, Min, Max or Avg, which NCCL has";
+            assert_argument(refused, operation, has, &format!("{op:?}"));
+        }
+    }
+    assert_eq!(world.metrics().enqueued, 0);
+    world.barrier().wait().unwrap();
+}
+
+#[test]
 fn all_ranks_or_none() {
     let world = world(2, WorldOptions::default());
     let devices = world.devices();
     let mut forms: Vec<_> = devices.iter().map(|device| (on(*device, &[1u8; 3]), zeroed::<u8>(*device, 3))).collect();
     forms.last_mut().unwrap().1 = zeroed::<u8>(devices[devices.len() - 1], 1);
-    let failed = world.all_reduce(forms, Op::Sum).wait().unwrap_err();
+    let failed = world.all_reduce(forms, ReduceOp::Sum).wait().unwrap_err();
     assert_eq!((failed.reason, failed.buffers.unwrap().iter().flatten().count()), (Reason::Refused, devices.len()));
-    let failed = world.all_reduce(Vec::<InPlace<gpucomm::DeviceBuffer<u8>>>::new(), Op::Sum).wait().unwrap_err();
+    let failed = world.all_reduce(Vec::<InPlace<gpucomm::DeviceBuffer<u8>>>::new(), ReduceOp::Sum).wait().unwrap_err();
     assert!(failed.error.to_string().contains("one for each rank"), "{failed}");
     assert_eq!(world.metrics().enqueued, 0);
     world.barrier().wait().unwrap();
@@ -148,7 +170,7 @@ fn what_does_not_agree() {
         .iter()
         .map(|rank| {
             let x = InPlace(on(rank.device(), &[1u32; 4]));
-            if rank.rank() == 0 { rank.all_reduce(x, Op::Sum) } else { rank.all_reduce(x, Op::Max) }
+            if rank.rank() == 0 { rank.all_reduce(x, ReduceOp::Sum) } else { rank.all_reduce(x, ReduceOp::Max) }
         })
         .collect();
     for answer in answers {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpucomm::world::{
-    At, Completion, InFlight, Lane, Members, Op, Overflow, Phase, Rank, Reason, Request, WorldOptions, requests,
+    At, Completion, InFlight, Lane, Members, Overflow, Phase, Rank, Reason, Request, WorldOptions, requests,
 };
-use gpucomm::{Error, InPlace, Result};
+use gpucomm::{Error, InPlace, ReduceOp, Result};
 
 use super::support::{eventually, hold, on, slower, world};
 
@@ -22,7 +22,7 @@ fn who_does_not_come_is_named() {
         let lane = Lane::new("a lane");
         let ask = |rank: &Rank| {
             let rank = if round == 1 { rank.clone().lane(&lane) } else { rank.clone() };
-            rank.all_reduce(InPlace(on(rank.device(), &[1f32; 8])), Op::Sum)
+            rank.all_reduce(InPlace(on(rank.device(), &[1f32; 8])), ReduceOp::Sum)
         };
         if round == 1 {
             world.rebuild(Members::Same).unwrap();
@@ -79,7 +79,7 @@ fn what_is_not_enqueued() {
         let start = Instant::now();
         let make = |rank: &Rank| {
             let wrong = if rank.rank() == 1 { wrong } else { Wrong::Not };
-            Mine(requests::all_reduce(InPlace(on(rank.device(), &[1f32; 8])), Op::Sum), wrong)
+            Mine(requests::all_reduce(InPlace(on(rank.device(), &[1f32; 8])), ReduceOp::Sum), wrong)
         };
         let asked = world.submit(world.ranks().iter().map(make));
         for answer in asked.into_answers().unwrap() {
@@ -100,11 +100,11 @@ fn what_is_not_enqueued() {
 fn members_of_groups() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
-    let sum = || requests::all_reduce(InPlace(on(rank.device(), &[1f32; 8])), Op::Sum);
+    let sum = || requests::all_reduce(InPlace(on(rank.device(), &[1f32; 8])), ReduceOp::Sum);
     let failed = rank.submit((sum(), Mine(sum(), Wrong::Not))).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().starts_with("mine: it cannot be part of a group"), "{failed}");
-    let short = requests::all_reduce((on(rank.device(), &[1f32; 8]), on(rank.device(), &[1f32; 7])), Op::Sum);
+    let short = requests::all_reduce((on(rank.device(), &[1f32; 8]), on(rank.device(), &[1f32; 7])), ReduceOp::Sum);
     let failed = rank.submit((sum(), short)).wait().unwrap_err();
     assert!(failed.error.to_string().ends_with("in member 1 of the group"), "{failed}");
     assert_eq!((failed.reason, world.metrics().enqueued), (Reason::Refused, 0));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpucomm::InPlace;
-use gpucomm::world::{Blocking, Completion, HostCallback, Op, Polling, World, WorldOptions};
+use gpucomm::world::{Blocking, Completion, HostCallback, Polling, World, WorldOptions};
+use gpucomm::{InPlace, ReduceOp};
 
 use super::support::{hold, on, slower, values, world};
 
@@ -27,7 +27,7 @@ fn with_each_completion() {
         let (size, start) = (u32::try_from(world.size()).unwrap(), Instant::now());
         for round in 0..50 {
             let forms = world.devices().into_iter().map(|device| InPlace(on(device, &[round; 9])));
-            for x in world.all_reduce(forms, Op::Sum).wait().unwrap() {
+            for x in world.all_reduce(forms, ReduceOp::Sum).wait().unwrap() {
                 assert_eq!(values(&x), [size * round; 9]);
             }
         }
@@ -41,7 +41,7 @@ fn while_the_thread_is_held_up() {
     let world = spinning(Polling::default());
     for _ in 0..20 {
         let forms = world.devices().into_iter().map(|device| InPlace(on(device, &[1u32; 9])));
-        let sum = world.all_reduce(forms, Op::Sum);
+        let sum = world.all_reduce(forms, ReduceOp::Sum);
         let held: Vec<_> = world.ranks().iter().map(hold).collect();
         let sum =
             sum.wait_timeout(slower(10.0)).expect("an answer, though the threads of the ranks are held up").unwrap();

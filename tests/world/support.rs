@@ -10,9 +10,12 @@ use fastrand::Rng;
 use gpucomm::world::{At, Blocking, Completion, HostCallback, Phase, Polling, Request, World, WorldOptions};
 use gpucomm::{Backend, Device, DeviceBuffer, Element, Result, Stream};
 
+#[path = "../support/errors.rs"]
+mod errors;
 #[path = "../support/slower.rs"]
 mod slower;
 
+pub use errors::argument as assert_argument;
 pub use slower::slower;
 
 /// The number that a variable has.

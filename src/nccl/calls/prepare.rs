@@ -6,13 +6,13 @@ use super::buffers::{Buffer, Elements, Everywhere, Rooted};
 use super::call::Call;
 use super::kind::Kind;
 use super::mixed;
-use super::reduction::Reduction;
+use super::operator::Operator;
 use super::site::Site;
 use crate::cuda::DeviceBuffer;
 use crate::error::Result;
 use crate::sys;
 
-pub(crate) fn all_reduce<'a>(site: Site<'a>, io: Everywhere<'a>, op: Reduction<'a>) -> Result<Call<'a>> {
+pub(crate) fn all_reduce<'a>(site: Site<'a>, io: Everywhere<'a>, op: Operator<'a>) -> Result<Call<'a>> {
     let kind = Kind::AllReduce { op: op.to_raw(&site, io.elements())? };
     let scalar = op.scalar();
     match io {
@@ -36,7 +36,7 @@ pub(crate) fn barrier<'a>(site: Site<'a>, scratch: &'a DeviceBuffer<u8>) -> Resu
     Ok(call)
 }
 
-pub(crate) fn reduce<'a>(site: Site<'a>, io: Rooted<'a>, op: Reduction<'a>, root: usize) -> Result<Call<'a>> {
+pub(crate) fn reduce<'a>(site: Site<'a>, io: Rooted<'a>, op: Operator<'a>, root: usize) -> Result<Call<'a>> {
     site.comm.check_rank(site.operation, "root", root)?;
     let kind = Kind::Reduce { op: op.to_raw(&site, io.elements())?, root };
     let mut call;
@@ -117,7 +117,7 @@ pub(crate) fn all_gather<'a>(site: Site<'a>, io: Everywhere<'a>) -> Result<Call<
     }
 }
 
-pub(crate) fn reduce_scatter<'a>(site: Site<'a>, io: Everywhere<'a>, op: Reduction<'a>) -> Result<Call<'a>> {
+pub(crate) fn reduce_scatter<'a>(site: Site<'a>, io: Everywhere<'a>, op: Operator<'a>) -> Result<Call<'a>> {
     let kind = Kind::ReduceScatter { op: op.to_raw(&site, io.elements())? };
     let mut call;
     match io {

@@ -7,8 +7,8 @@ use super::call::Calls;
 use super::io::Layout;
 use super::kind::Kind;
 use super::mixed;
+use super::operator::Operator;
 use super::pieces::{part, recv_part, send_part};
-use super::reduction::Reduction;
 use super::site::Site;
 use crate::error::{Error, Result};
 
@@ -64,7 +64,7 @@ pub(crate) fn reduce_scatter_v<'a>(
     site: Site<'a>,
     io: Everywhere<'a>,
     layout: Layout<'_>,
-    op: Reduction<'a>,
+    op: Operator<'a>,
     calls: &mut Calls<'a>,
 ) -> Result<()> {
     let of = io.elements();

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::cuda::{Device, DeviceBuffer, Stream};
-use crate::nccl::{Clique, InPlace, ReduceOp};
+use crate::nccl::{Clique, InPlace};
+use crate::reduce_op::ReduceOp;
 
 /// A group that waits for the lock of one communicator has none of those that come after it, whatever order its calls are in.
 #[test]

@@ -4,9 +4,9 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use super::*;
-use crate::nccl::ReduceOp;
 use crate::nccl::clique::Clique;
 use crate::nccl::lifecycle::last_device;
+use crate::reduce_op::ReduceOp;
 
 /// A thread stays inside NCCL, which keeps the rank from being stopped.
 #[test]

@@ -2,10 +2,9 @@
 
 use super::blocks::Blocks;
 use super::limits::check_scratch;
-use super::operation::Operation;
+use super::team_reduce::{How, TeamReduce};
 use super::words::{check_pairs, check_scattered};
 use super::work::{Operands, Work, for_each};
-use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::nvshmem::memory::slice::AsSymmetric;
 use crate::nvshmem::memory::slice_mut::AsSymmetricMut;
@@ -13,6 +12,7 @@ use crate::nvshmem::memory::there::check_len;
 use crate::nvshmem::state::place::Place;
 use crate::nvshmem::teams::on_stream::TeamOnStream;
 use crate::nvshmem::teams::team::Team;
+use crate::reduce_op::ReduceOp;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -30,8 +30,7 @@ impl Kind {
 
 impl Team<'_> {
     /// An all-reduce: element by element, what `source` holds on all members becomes one by `op`, which goes to `dest` on all of them. Both have the same
-    /// length, on all members. `op` is one of [`Sum`], [`Prod`], [`Min`], [`Max`], [`And`], [`Or`] and [`Xor`]. Waits until it is done. As
-    /// `nvshmem_TYPE_OP_reduce`.
+    /// length, on all members. Waits until it is done. As `nvshmem_TYPE_OP_reduce`.
     ///
     /// There is no form in place: the library sends what it has overwritten, with three members or more.
     ///
@@ -39,15 +38,17 @@ impl Team<'_> {
     /// [barrier](Team::barrier) before sees to that. When it is done, `dest` of this PE is written, and its `source` may be.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for different lengths, and operands of another context; [`Error::Unsupported`] where several PEs share a device without
-    /// MPS, and for a [`Sum`] of `f16` or `bf16` where switches add for the team and cannot: they add two elements at a time, and the library does
+    /// [`Error::InvalidArgument`] for different lengths, operands of another context, and an `op` that NVSHMEM does not have for `T`:
+    /// [`Avg`](ReduceOp::Avg), and [`And`](ReduceOp::And), [`Or`](ReduceOp::Or) and [`Xor`](ReduceOp::Xor) of floats.
+    /// [`Error::Unsupported`] where several PEs share a device without MPS, and for a [`Sum`](ReduceOp::Sum) of `f16` or `bf16` where
+    /// switches add for the team and cannot: they add two elements at a time, and the library does
     /// nothing where those do not begin at a multiple of 4 bytes. `dest` and `source` that begin there, and a length that is a multiple of 32 times
     /// the members, are right. [`Error::Timeout`] where not all members come in time; [`Error::Departed`] soon after the exchange knows that one has
     /// ended.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Sum, ContextUniqueId, Xor};
-    /// # use gpucomm::{Device, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::{Device, ReduceOp, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
@@ -56,12 +57,12 @@ impl Team<'_> {
     /// let mut source = ctx.alloc(3)?;
     /// source.copy_from_slice(&stream, &[1.0f64, 2.0, 3.0])?;
     /// let mut dest = ctx.alloc::<f64>(3)?;
-    /// world.on(&stream).reduce(&mut dest, &source, Sum)?;
+    /// world.on(&stream).reduce(&mut dest, &source, ReduceOp::Sum)?;
     /// assert_eq!(dest.to_vec(&stream)?[2], 3.0 * world.n_pes() as f64);
     /// let mut bits = ctx.alloc(1)?;
     /// bits.fill(&stream, 1u16 << ctx.pe().0)?;
     /// let mut any = ctx.alloc::<u16>(1)?;
-    /// world.reduce(&mut any, &bits, Xor)?;
+    /// world.reduce(&mut any, &bits, ReduceOp::Xor)?;
     /// assert_eq!(any.to_vec(&stream)?, [(1 << world.n_pes()) - 1]);
     /// # drop((world, source, dest, bits, any));
     /// # ctx.close()?;
@@ -69,28 +70,21 @@ impl Team<'_> {
     /// # }
     /// ```
     ///
-    /// Floats have no bits to speak of:
+    /// An element that only moves is not reduced:
     ///
     /// ```compile_fail,E0277
-    /// # use gpucomm::nvshmem::{SymmetricBuffer, Team, Xor};
-    /// fn bits(team: &mut Team, dest: &mut SymmetricBuffer<f32>, source: &SymmetricBuffer<f32>) -> gpucomm::Result<()> {
-    ///     team.reduce(dest, source, Xor)
+    /// # use gpucomm::ReduceOp;
+    /// # use gpucomm::nvshmem::{SymmetricBuffer, Team};
+    /// fn any(team: &mut Team, dest: &mut SymmetricBuffer<bool>, source: &SymmetricBuffer<bool>) -> gpucomm::Result<()> {
+    ///     team.reduce(dest, source, ReduceOp::Or)
     /// }
     /// ```
-    ///
-    /// [`Sum`]: crate::nvshmem::Sum
-    /// [`Prod`]: crate::nvshmem::Prod
-    /// [`Min`]: crate::nvshmem::Min
-    /// [`Max`]: crate::nvshmem::Max
-    /// [`And`]: crate::nvshmem::And
-    /// [`Or`]: crate::nvshmem::Or
-    /// [`Xor`]: crate::nvshmem::Xor
     #[doc(alias("all_reduce", "nvshmem_float_sum_reduce"))]
-    pub fn reduce<'a, T: Element, O: Operation<T>>(
+    pub fn reduce<'a, T: TeamReduce>(
         &mut self,
         dest: impl AsSymmetricMut<'a, T>,
         source: impl AsSymmetric<'a, T>,
-        op: O,
+        op: ReduceOp,
     ) -> Result<()> {
         self.on_host().reduce(dest, source, op)
     }
@@ -103,16 +97,17 @@ impl Team<'_> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a `source` of another length, more than half of `NVSHMEM_REDUCE_SCRATCH_SIZE` (of 512 KiB) in all where NCCL does
-    /// not do it for the library, and operands of another context; [`Error::Unsupported`] where several PEs share a device without MPS, and where
-    /// switches work for the team (NVLS) and the library has them do it wrongly: a [`Sum`](crate::nvshmem::Sum) of integers of 4 or 8 bytes, a
-    /// [`Min`](crate::nvshmem::Min) or [`Max`](crate::nvshmem::Max) of those of 4, a sum of `f16` or `bf16` whose operands do not begin at a multiple
+    /// not do it for the library, operands of another context, and an `op` that NVSHMEM does not have for `T`, as in
+    /// [`reduce`](Self::reduce); [`Error::Unsupported`] where several PEs share a device without MPS, and where
+    /// switches work for the team (NVLS) and the library has them do it wrongly: a [`Sum`](ReduceOp::Sum) of integers of 4 or 8 bytes, a
+    /// [`Min`](ReduceOp::Min) or [`Max`](ReduceOp::Max) of those of 4, a sum of `f16` or `bf16` whose operands do not begin at a multiple
     /// of 4 bytes, and what it does not have them do from a MiB on in all. Otherwise as [`reduce`](Self::reduce).
     ///
     /// NCCL does sums, products, minima and maxima of all types but `i16` and `u16`, where the library has found it.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Max, Sum, ContextUniqueId};
-    /// # use gpucomm::{Device, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::{Device, ReduceOp, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
@@ -121,9 +116,9 @@ impl Team<'_> {
     /// let mut source = ctx.alloc(5 * world.n_pes())?;
     /// source.fill(&stream, 2i32)?;
     /// let mut dest = ctx.alloc::<i32>(5)?;
-    /// world.on(&stream).reduce_scatter(&mut dest, &source, Sum)?;
+    /// world.on(&stream).reduce_scatter(&mut dest, &source, ReduceOp::Sum)?;
     /// assert_eq!(dest.to_vec(&stream)?, [2 * world.n_pes() as i32; 5]);
-    /// world.reduce_scatter(&mut dest, &source, Max)?;
+    /// world.reduce_scatter(&mut dest, &source, ReduceOp::Max)?;
     /// assert_eq!(dest.to_vec(&stream)?, [2; 5]);
     /// # drop((world, source, dest));
     /// # ctx.close()?;
@@ -131,29 +126,30 @@ impl Team<'_> {
     /// # }
     /// ```
     #[doc(alias = "nvshmem_float_sum_reducescatter")]
-    pub fn reduce_scatter<'a, T: Element, O: Operation<T>>(
+    pub fn reduce_scatter<'a, T: TeamReduce>(
         &mut self,
         dest: impl AsSymmetricMut<'a, T>,
         source: impl AsSymmetric<'a, T>,
-        op: O,
+        op: ReduceOp,
     ) -> Result<()> {
         self.on_host().reduce_scatter(dest, source, op)
     }
 
-    fn reduced<T: Element, O: Operation<T>>(
+    fn reduced<T: TeamReduce>(
         &mut self,
         kind: Kind,
         place: Place<'_>,
         operands: Operands<'_, T>,
-        _op: O,
+        op: ReduceOp,
     ) -> Result<()> {
+        let how = How::new::<T>(place.operation, op)?;
         let (operation, n_pes, blocks, count) = (place.operation, self.n_pes(), kind.blocks(), operands.dest.len());
         self.run(place, |team, stream| {
             team.check_operands(operation, &operands)?;
             let (all, rule, function) = match kind {
-                Kind::Reduce => (count, "as in dest", O::HOW.reduce),
+                Kind::Reduce => (count, "as in dest", how.reduce),
                 Kind::ReduceScatter => {
-                    (for_each(operation, "dest", count, n_pes)?, "those of dest for each member", O::HOW.scatter)
+                    (for_each(operation, "dest", count, n_pes)?, "those of dest for each member", how.scatter)
                 }
             };
             check_len(operation, "source", all, rule, operands.source_len())?;
@@ -164,7 +160,7 @@ impl Team<'_> {
             let by_switch = match kind {
                 Kind::Reduce => state.multicast,
                 Kind::ReduceScatter => {
-                    let (by_switch, places) = (O::HOW.by_switch, (count, dest, source));
+                    let (by_switch, places) = (how.by_switch, (count, dest, source));
                     check_scattered(state, operation, by_switch, (blocks, bytes), places)?
                 }
             };
@@ -173,9 +169,9 @@ impl Team<'_> {
                 return Err(Error::argument(operation, "length", expected, all));
             }
             match kind {
-                Kind::Reduce => check_pairs(state, operation, function.name, blocks, (count, dest, source))?,
+                Kind::Reduce => check_pairs(state, operation, how.by_switch, blocks, (count, dest, source))?,
                 Kind::ReduceScatter => {
-                    check_scratch(&team.inner, state, operation, bytes, O::HOW.by_nccl, by_switch)?;
+                    check_scratch(&team.inner, state, operation, bytes, how.by_nccl, by_switch)?;
                 }
             }
             let work = Work { operation, c: function.name, blocks, bytes, pulls: true, stream };
@@ -191,11 +187,11 @@ impl Team<'_> {
 impl TeamOnStream<'_, '_> {
     /// Enqueues [`Team::reduce`]. Wraps `nvshmemx_TYPE_OP_reduce_on_stream`.
     #[doc(alias("all_reduce", "nvshmemx_float_sum_reduce_on_stream"))]
-    pub fn reduce<'a, T: Element, O: Operation<T>>(
+    pub fn reduce<'a, T: TeamReduce>(
         &mut self,
         dest: impl AsSymmetricMut<'a, T>,
         source: impl AsSymmetric<'a, T>,
-        op: O,
+        op: ReduceOp,
     ) -> Result<()> {
         let place = self.place("Team::reduce", "TeamOnStream::reduce");
         self.team.reduced(Kind::Reduce, place, Operands::new(dest, source), op)
@@ -203,11 +199,11 @@ impl TeamOnStream<'_, '_> {
 
     /// Enqueues [`Team::reduce_scatter`]. Wraps `nvshmemx_TYPE_OP_reducescatter_on_stream`.
     #[doc(alias = "nvshmemx_float_sum_reducescatter_on_stream")]
-    pub fn reduce_scatter<'a, T: Element, O: Operation<T>>(
+    pub fn reduce_scatter<'a, T: TeamReduce>(
         &mut self,
         dest: impl AsSymmetricMut<'a, T>,
         source: impl AsSymmetric<'a, T>,
-        op: O,
+        op: ReduceOp,
     ) -> Result<()> {
         let place = self.place("Team::reduce_scatter", "TeamOnStream::reduce_scatter");
         self.team.reduced(Kind::ReduceScatter, place, Operands::new(dest, source), op)

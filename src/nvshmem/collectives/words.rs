@@ -1,12 +1,9 @@
 //! What the library has switches do by words of 4 bytes: where the words do not begin at multiples of that it does nothing, and says so to nobody.
 
 use super::blocks::Blocks;
-use super::operation::BySwitch;
+use super::team_reduce::BySwitch;
 use crate::error::{Error, Result};
 use crate::nvshmem::state::teams::TeamState;
-
-/// The reductions that switches do in pairs.
-const PAIRED: [&str; 2] = ["nvshmemx_half_sum_reduce_on_stream", "nvshmemx_bfloat16_sum_reduce_on_stream"];
 
 /// A word, and a pair.
 const WORD: usize = 4;
@@ -14,15 +11,15 @@ const WORD: usize = 4;
 /// Up to so many elements each member adds all of them, if the environment does not say otherwise; more they divide.
 const WHOLE: usize = 2048;
 
-/// Fails where `c` reduces elements in pairs that do not lie on words. Offsets, lengths and the environment are the same on all members, and so is this.
+/// Fails where switches reduce elements in pairs that do not lie on words. Offsets, lengths and the environment are the same on all members, and so is this.
 pub(super) fn check_pairs(
     team: &TeamState,
     operation: &'static str,
-    c: &str,
+    by_switch: BySwitch,
     blocks: Blocks,
     (count, dest, source): (usize, usize, usize),
 ) -> Result<()> {
-    if !team.multicast || !PAIRED.contains(&c) {
+    if !team.multicast || by_switch != BySwitch::Pairs {
         return Ok(());
     }
     let chosen = ["NVSHMEM_REDUCE_ALGO", "NVSHMEM_REDUCE_NVLS_THRESHOLD"];

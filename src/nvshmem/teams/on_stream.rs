@@ -9,8 +9,8 @@ use crate::nvshmem::state::place::Place;
 /// The first of each kind may wait for the other members within the call: see [`Team`].
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, ContextUniqueId, Sum};
-/// # use gpucomm::{Device, Stream};
+/// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+/// # use gpucomm::{Device, ReduceOp, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
@@ -21,7 +21,7 @@ use crate::nvshmem::state::place::Place;
 /// let mut dest = ctx.alloc::<f64>(3)?;
 /// let mut on_stream = world.on(&stream);
 /// on_stream.barrier()?;
-/// on_stream.reduce(&mut dest, &source, Sum)?;
+/// on_stream.reduce(&mut dest, &source, ReduceOp::Sum)?;
 /// assert_eq!(dest.to_vec(&stream)?[2], 3.0 * world.n_pes() as f64);
 /// # drop((world, source, dest));
 /// # ctx.close()?;

@@ -9,8 +9,8 @@ use super::{Completion, InFlight};
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use gpucomm::Device;
-/// use gpucomm::world::{Op, Polling, World, WorldOptions};
+/// use gpucomm::{Device, ReduceOp};
+/// use gpucomm::world::{Polling, World, WorldOptions};
 ///
 /// # fn main() -> gpucomm::Result<()> {
 /// let completion = Arc::new(Polling { interval: Duration::from_micros(20) });

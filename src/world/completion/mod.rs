@@ -16,8 +16,8 @@ use std::fmt;
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::mpsc::{self, Sender};
-/// use gpucomm::world::{Completion, InFlight, Op, World};
-/// use gpucomm::{Device, DeviceBuffer, InPlace, Stream};
+/// use gpucomm::world::{Completion, InFlight, World};
+/// use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 ///
 /// /// A thread of the program waits for all that ranks have on their way.
 /// #[derive(Debug)]
@@ -36,7 +36,7 @@ use std::fmt;
 /// let world = World::new(&Device::all()?[..1])?;
 /// let stream = Stream::new(world.devices()[0])?;
 /// let x = DeviceBuffer::from_slice(&stream, &[1f32; 100])?;
-/// let x = world.rank(0)?.completion(Arc::new(Mine(sender))).all_reduce(InPlace(x), Op::Sum).wait()?;
+/// let x = world.rank(0)?.completion(Arc::new(Mine(sender))).all_reduce(InPlace(x), ReduceOp::Sum).wait()?;
 /// # drop(x);
 /// # Ok(())
 /// # }

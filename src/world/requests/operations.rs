@@ -9,9 +9,9 @@ use crate::world::answer::Answer;
 use crate::world::at::At;
 use crate::world::forms::{Exchanged, Form, OfAll, OfOne, OfRoot};
 use crate::world::memory::{Source, Target};
-use crate::world::op::{Op, Reducing};
 use crate::world::parts::Parts;
 use crate::world::rank::Rank;
+use crate::world::reduction::OwnedReduction;
 use crate::world::request::Request;
 use crate::world::wide::Wide;
 use crate::world::world::World;
@@ -154,11 +154,11 @@ fn itself<B>(form: B) -> B {
 
 operations! {
     all_reduce AllReduce<F: OfAll> of <F as Form>::Element where Reduce,
-        (op: Op<F::Element> => Reducing<F::Element>) -> F::Buffers = buffers;
+        (op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>) -> F::Buffers = buffers;
         |this, at, group| group.all_reduce(at.communicator(), this.form.of_all(), this.op.at(at)?, at.stream());
 
     reduce ReduceTo<F: OfRoot> of <F as Form>::Element where Reduce,
-        (op: Op<F::Element> => Reducing<F::Element>, root: usize => usize) -> F::Buffers = buffers;
+        (op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>, root: usize => usize) -> F::Buffers = buffers;
         |this, at, group| group.reduce(at.communicator(), this.form.of_root(), this.op.at(at)?, this.root, at.stream());
 
     broadcast Broadcast<F: OfOne> of <F as Form>::Element,
@@ -170,7 +170,7 @@ operations! {
         |this, at, group| group.all_gather(at.communicator(), this.form.of_all(), at.stream());
 
     reduce_scatter ReduceScatter<F: OfAll> of <F as Form>::Element where Reduce,
-        (op: Op<F::Element> => Reducing<F::Element>) -> F::Buffers = buffers;
+        (op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>) -> F::Buffers = buffers;
         |this, at, group| group.reduce_scatter(at.communicator(), this.form.of_all(), this.op.at(at)?, at.stream());
 
     all_to_all AllToAll<F: Exchanged> of <F as Exchanged>::Element,
@@ -208,7 +208,7 @@ operations! {
         |this, at, group| group.all_gather_v(at.communicator(), this.form.of_all(), this.parts.layout(), at.stream());
 
     reduce_scatter_v ReduceScatterV<F: OfAll> of <F as Form>::Element where Reduce,
-        (parts: impl Into<Parts> => Parts, op: Op<F::Element> => Reducing<F::Element>) -> F::Buffers = buffers;
+        (parts: impl Into<Parts> => Parts, op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>) -> F::Buffers = buffers;
         |this, at, group| {
             let op = this.op.at(at)?;
             group.reduce_scatter_v(at.communicator(), this.form.of_all(), this.parts.layout(), op, at.stream())

@@ -139,11 +139,11 @@ mod part_outlives_communicator {
 
 mod pre_mul_sum_of_another_type {
     //! An operator made of a double does not reduce singles.
-    use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+    use gpucomm::{Communicator, DeviceBuffer, InPlace, Result, Stream};
 
     fn mix(comm: &Communicator, x: &mut DeviceBuffer<f32>, stream: &Stream) -> Result<()> {
         let operator = comm.pre_mul_sum(2.0f64)?;
-        comm.all_reduce(InPlace(x), ReduceOp::PreMul(&operator), stream)
+        comm.all_reduce(InPlace(x), &operator, stream)
     }
 }
 

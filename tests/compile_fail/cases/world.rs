@@ -3,12 +3,11 @@
 
 mod answer_waited_for_twice {
     //! An answer is given once, with its buffers.
-    use gpucomm::DeviceBuffer;
-    use gpucomm::InPlace;
-    use gpucomm::world::{Op, Rank};
+    use gpucomm::world::Rank;
+    use gpucomm::{DeviceBuffer, InPlace, ReduceOp};
 
     fn twice(rank: &Rank, x: DeviceBuffer<f32>) {
-        let answer = rank.all_reduce(InPlace(x), Op::Sum);
+        let answer = rank.all_reduce(InPlace(x), ReduceOp::Sum);
         let _ = answer.wait();
         let _ = answer.wait();
     }
@@ -16,11 +15,11 @@ mod answer_waited_for_twice {
 
 mod buffer_used_while_a_request_has_it {
     //! Who has submitted a buffer has it no more, until the answer gives it back.
-    use gpucomm::world::{Op, World};
-    use gpucomm::{DeviceBuffer, InPlace, Result, Stream};
+    use gpucomm::world::World;
+    use gpucomm::{DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 
     fn read(world: &World, x: DeviceBuffer<f32>, stream: &Stream) -> Result<Vec<f32>> {
-        let _answer = world.rank(0)?.all_reduce(InPlace(x), Op::Sum);
+        let _answer = world.rank(0)?.all_reduce(InPlace(x), ReduceOp::Sum);
         x.to_vec(stream)
     }
 }
@@ -71,12 +70,12 @@ mod permit_used_twice {
 }
 
 mod reduction_of_another_type {
-    //! A factor is of the type of the elements.
-    use gpucomm::world::{Op, Rank};
+    //! A weight is of the type of the elements.
+    use gpucomm::world::{Rank, PreMul};
     use gpucomm::{DeviceBuffer, InPlace};
 
     fn factor(rank: &Rank, x: DeviceBuffer<f32>) {
-        let _ = rank.all_reduce(InPlace(x), Op::PreMul(1u8));
+        let _ = rank.all_reduce(InPlace(x), PreMul(1u8));
     }
 }
 
@@ -105,21 +104,21 @@ mod request_keeps_the_communicator_of_its_rank {
 
 mod request_of_a_borrowed_buffer {
     //! A request owns its buffers: who only borrows one could be gone when the device writes it.
-    use gpucomm::world::{Op, Rank};
-    use gpucomm::{DeviceBuffer, InPlace};
+    use gpucomm::world::Rank;
+    use gpucomm::{DeviceBuffer, InPlace, ReduceOp};
 
     fn borrow(rank: &Rank, x: &mut DeviceBuffer<f32>) {
-        let _ = rank.all_reduce(InPlace(x), Op::Sum);
+        let _ = rank.all_reduce(InPlace(x), ReduceOp::Sum);
     }
 }
 
 mod request_of_a_buffer_that_borrows_its_communicator {
     //! A buffer of a communicator is one that keeps it alive.
-    use gpucomm::world::{Op, Rank};
-    use gpucomm::{CommBuffer, InPlace};
+    use gpucomm::world::Rank;
+    use gpucomm::{CommBuffer, InPlace, ReduceOp};
 
     fn borrow(rank: &Rank, x: CommBuffer<'_, f32>) {
-        let _ = rank.all_reduce(InPlace(x), Op::Sum);
+        let _ = rank.all_reduce(InPlace(x), ReduceOp::Sum);
     }
 }
 
@@ -166,21 +165,21 @@ mod request_writes_what_is_shared {
     //! What several have is only read.
     use std::sync::Arc;
 
-    use gpucomm::world::{Op, Rank};
-    use gpucomm::{DeviceBuffer, InPlace};
+    use gpucomm::world::Rank;
+    use gpucomm::{DeviceBuffer, InPlace, ReduceOp};
 
     fn write(rank: &Rank, x: Arc<DeviceBuffer<f32>>) {
-        let _ = rank.all_reduce(InPlace(x), Op::Sum);
+        let _ = rank.all_reduce(InPlace(x), ReduceOp::Sum);
     }
 }
 
 mod sum_without_room_for_it {
     //! A sum for all ranks needs room for it.
-    use gpucomm::world::{Op, Rank};
-    use gpucomm::{DeviceBuffer, SendOnly};
+    use gpucomm::world::Rank;
+    use gpucomm::{DeviceBuffer, ReduceOp, SendOnly};
 
     fn nowhere(rank: &Rank, x: DeviceBuffer<f32>) {
-        let _ = rank.all_reduce(SendOnly(x), Op::Sum);
+        let _ = rank.all_reduce(SendOnly(x), ReduceOp::Sum);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Element types as the host computes with them, and reductions as the library has them.
 
+use gpucomm::nccl::Reduction;
 use gpucomm::{Communicator, Reduce, ReduceOp, Result};
 pub use gpucomm_reference::{Op, scalar_of};
 
@@ -11,20 +12,20 @@ impl<T: Reduce + gpucomm_reference::Number> Number for T {}
 /// Reductions as the library has them.
 pub trait OpExt {
     /// Calls `body` with the library's form of this reduction, as `comm` needs it.
-    fn with<T: Number, R>(self, comm: &Communicator, body: impl FnOnce(ReduceOp<'_, T>) -> Result<R>) -> Result<R>;
+    fn with<T: Number, R>(self, comm: &Communicator, body: impl FnOnce(Reduction<'_, T>) -> Result<R>) -> Result<R>;
 }
 
 impl OpExt for Op {
-    fn with<T: Number, R>(self, comm: &Communicator, body: impl FnOnce(ReduceOp<'_, T>) -> Result<R>) -> Result<R> {
+    fn with<T: Number, R>(self, comm: &Communicator, body: impl FnOnce(Reduction<'_, T>) -> Result<R>) -> Result<R> {
         match self {
-            Self::Sum => body(ReduceOp::Sum),
-            Self::Prod => body(ReduceOp::Prod),
-            Self::Min => body(ReduceOp::Min),
-            Self::Max => body(ReduceOp::Max),
-            Self::Avg => body(ReduceOp::Avg),
+            Self::Sum => body(ReduceOp::Sum.into()),
+            Self::Prod => body(ReduceOp::Prod.into()),
+            Self::Min => body(ReduceOp::Min.into()),
+            Self::Max => body(ReduceOp::Max.into()),
+            Self::Avg => body(ReduceOp::Avg.into()),
             Self::PreMul => {
                 let operator = comm.pre_mul_sum(scalar_of::<T>(comm.rank()))?;
-                body(ReduceOp::PreMul(&operator))
+                body((&operator).into())
             }
         }
     }

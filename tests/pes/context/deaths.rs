@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpucomm::cuda::StreamOptions;
-use gpucomm::nvshmem::{Comparison, Context, ContextUniqueId, Pe, Status, Sum, TeamConfig, TeamPe, WATCHDOG_EXIT_CODE};
-use gpucomm::{DeviceBuffer, Error, PinnedBuffer, Result, Stream};
+use gpucomm::nvshmem::{Comparison, Context, ContextUniqueId, Pe, Status, TeamConfig, TeamPe, WATCHDOG_EXIT_CODE};
+use gpucomm::{DeviceBuffer, Error, PinnedBuffer, ReduceOp, Result, Stream};
 
 use crate::support::{End, Fate, Hooked, Seat, as_pes_that_end, as_pes_that_end_with, report, slower};
 
@@ -104,13 +104,13 @@ fn a_collective_ends_at_once_and_so_does_the_end_after_it() {
             stream.synchronize().unwrap();
             let mut world = ctx.world().unwrap();
             // The first one has the library connect the members, for which a call waits within the library.
-            world.reduce(&mut dest, &source, Sum).unwrap();
+            world.reduce(&mut dest, &source, ReduceOp::Sum).unwrap();
             seat.meet();
             if seat.pe == 0 {
                 std::process::abort();
             }
             hurry();
-            let error = world.reduce(&mut dest, &source, Sum).expect_err("PE 0 has died");
+            let error = world.reduce(&mut dest, &source, ReduceOp::Sum).expect_err("PE 0 has died");
             assert!(matches!(error, Error::Departed { operation: "Team::reduce", rank: 0, .. }), "{error:?}");
             drop((source, dest, world));
             let error = ctx.close().expect_err("PE 0 has died");
@@ -179,7 +179,7 @@ fn a_team_without_the_dead_one_goes_on() {
                 if team.pe() == TeamPe(late) {
                     std::thread::sleep(slower(2.0));
                 }
-                team.reduce(&mut dest, &source, Sum).unwrap();
+                team.reduce(&mut dest, &source, ReduceOp::Sum).unwrap();
                 assert_eq!(dest.to_vec(&stream).unwrap(), [seat.n_pes as u32 - 1; 7]);
             }
             std::process::exit(RETURNED);
@@ -453,9 +453,9 @@ fn one_that_dies_at_each_of_its_operations() {
                     source.fill(&stream, seat.pe as u32 + number)?;
                     ctx.on(&stream).barrier_all()?;
                     let (mut world, mut dest) = (ctx.world()?, ctx.alloc::<u32>(50)?);
-                    world.on(&stream).reduce(&mut dest, &source, Sum)?;
+                    world.on(&stream).reduce(&mut dest, &source, ReduceOp::Sum)?;
                     assert_eq!(dest.to_vec(&stream)?, [1 + 2 * number; 50]);
-                    world.reduce(&mut dest, &source, Sum)?;
+                    world.reduce(&mut dest, &source, ReduceOp::Sum)?;
                     drop(world.split_strided(TeamPe(0), 1, seat.n_pes, &TeamConfig::default())?);
                     ctx.quiet()
                 };

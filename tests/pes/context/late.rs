@@ -310,9 +310,9 @@ fn a_scope_behind_a_collective_that_was_given_up() {
         let signals = ctx.alloc_signals(1).unwrap();
         let mut world = ctx.world().unwrap();
         // The first one has the library connect the members.
-        world.reduce(&mut dest, &source, gpucomm::nvshmem::Sum).unwrap();
+        world.reduce(&mut dest, &source, gpucomm::ReduceOp::Sum).unwrap();
         if seat.pe == 0 {
-            world.reduce(&mut dest, &source, gpucomm::nvshmem::Sum).expect_err("PE 1 does not come");
+            world.reduce(&mut dest, &source, gpucomm::ReduceOp::Sum).expect_err("PE 1 does not come");
             let begin = Instant::now();
             let sent = ctx.nonblocking(|scope| {
                 scope.put_signal(

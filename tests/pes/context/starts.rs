@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gpucomm::nvshmem::{Context, ContextUniqueId, Pe, Status, Sum};
-use gpucomm::{Backend, Error, Stream};
+use gpucomm::nvshmem::{Context, ContextUniqueId, Pe, Status};
+use gpucomm::{Backend, Error, ReduceOp, Stream};
 
 use crate::support::{SIZES, Seat, as_pes, as_pes_with, errors, with_context};
 
@@ -263,7 +263,7 @@ fn variables_that_are_set_later_do_not_count() {
             let source = ctx.alloc::<u16>(128).unwrap();
             let mut dest = ctx.alloc::<u16>(64).unwrap();
             // NCCL has no such elements, so the library needs its own room.
-            ctx.world().unwrap().on(&stream).reduce_scatter(&mut dest, &source, Sum).unwrap();
+            ctx.world().unwrap().on(&stream).reduce_scatter(&mut dest, &source, ReduceOp::Sum).unwrap();
             assert_eq!(dest.to_vec(&stream).unwrap(), [0; 64]);
         }
         ctx.close().unwrap();

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::step::{Family, Gather, Kind, Meet, Op, SLOTS, Send, Step, Transfer, Way, extent};
+use super::step::{Family, Gather, Kind, Meet, OPS, SLOTS, Send, Step, Transfer, Way, extent};
 use super::teams::{plane, strided};
 
 /// What a program has so far.
@@ -198,7 +198,7 @@ impl Drawn {
     fn collective(&mut self, rng: &mut Rng) -> Option<Step> {
         let ((target, to), (source, from)) = self.two(rng)?;
         let teams = rng.usize(..self.teams.len());
-        let op = Op::ALL[rng.usize(..Op::ALL.len())];
+        let op = OPS[rng.usize(..OPS.len())];
         let families = [
             Family::Broadcast { root: rng.usize(..self.n_pes) },
             Family::Fcollect,

@@ -1,6 +1,8 @@
 //! What every PE must have.
 
-use super::step::{Family, Kind, Op, SLOTS, Transfer};
+use gpucomm::ReduceOp;
+
+use super::step::{Family, Kind, SLOTS, Transfer};
 
 /// The elements of a buffer on each PE; `None` where nobody has said what they are.
 pub type Elements = Vec<Vec<Option<u64>>>;
@@ -80,15 +82,16 @@ impl Model {
 }
 
 /// Element by element; what one of them is unknown in is unknown.
-fn reduce(inputs: &[Vec<Option<u64>>], op: Op, kind: Kind) -> Vec<Option<u64>> {
+fn reduce(inputs: &[Vec<Option<u64>>], op: ReduceOp, kind: Kind) -> Vec<Option<u64>> {
     let by = |a: u64, b: u64| match op {
-        Op::Sum => a.wrapping_add(b) & kind.mask(),
-        Op::Prod => a.wrapping_mul(b) & kind.mask(),
-        Op::Min => a.min(b),
-        Op::Max => a.max(b),
-        Op::And => a & b,
-        Op::Or => a | b,
-        Op::Xor => a ^ b,
+        ReduceOp::Sum => a.wrapping_add(b) & kind.mask(),
+        ReduceOp::Prod => a.wrapping_mul(b) & kind.mask(),
+        ReduceOp::Min => a.min(b),
+        ReduceOp::Max => a.max(b),
+        ReduceOp::And => a & b,
+        ReduceOp::Or => a | b,
+        ReduceOp::Xor => a ^ b,
+        other => unreachable!("{other} is not drawn"),
     };
     let both = |a: Option<u64>, b: Option<u64>| Some(by(a?, b?));
     (0..inputs[0].len())

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use gpucomm::ReduceOp;
+
 /// Buffers that a program may have at a time.
 pub const SLOTS: usize = 7;
 
@@ -91,20 +93,9 @@ pub fn extent(count: usize, stride: usize) -> usize {
     count.checked_sub(1).map_or(0, |before| before * stride + 1)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    Sum,
-    Prod,
-    Min,
-    Max,
-    And,
-    Or,
-    Xor,
-}
-
-impl Op {
-    pub const ALL: [Self; 7] = [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::And, Self::Or, Self::Xor];
-}
+/// What NVSHMEM has for integers.
+pub const OPS: [ReduceOp; 7] =
+    [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::And, ReduceOp::Or, ReduceOp::Xor];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
@@ -114,8 +105,8 @@ pub enum Family {
     },
     Fcollect,
     Alltoall,
-    Reduce(Op),
-    Scatter(Op),
+    Reduce(ReduceOp),
+    Scatter(ReduceOp),
 }
 
 impl Family {

@@ -1,7 +1,7 @@
 //! Graphs that hold puts, signals, waits and barriers.
 
-use gpucomm::DeviceBuffer;
-use gpucomm::nvshmem::{Comparison, SignalOp, Sum};
+use gpucomm::nvshmem::{Comparison, SignalOp};
+use gpucomm::{DeviceBuffer, ReduceOp};
 
 use super::words::has_waits;
 use crate::support::random::same;
@@ -81,9 +81,9 @@ fn a_collective() {
         let mut team = ctx.world().unwrap();
         let mut source = ctx.alloc::<i32>(1021).unwrap();
         let mut dest = ctx.alloc::<i32>(1021).unwrap();
-        team.on(stream).reduce(&mut dest, &source, Sum).unwrap();
+        team.on(stream).reduce(&mut dest, &source, ReduceOp::Sum).unwrap();
         here.settle();
-        let graph = stream.capture(|stream| team.on(stream).reduce(&mut dest, &source, Sum)).unwrap();
+        let graph = stream.capture(|stream| team.on(stream).reduce(&mut dest, &source, ReduceOp::Sum)).unwrap();
         for round in 0..10 {
             source.fill(stream, round + here.pe() as i32).unwrap();
             graph.launch(stream).unwrap();

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use gpucomm::Error;
-use gpucomm::nvshmem::{Sum, TeamConfig, TeamPe, WATCHDOG_EXIT_CODE};
+use gpucomm::nvshmem::{TeamConfig, TeamPe, WATCHDOG_EXIT_CODE};
+use gpucomm::{Error, ReduceOp};
 
 use crate::support::{as_pes, as_pes_that_end, errors, report, slower, with_context, with_contexts};
 
@@ -185,12 +185,12 @@ fn a_collective_with_a_late_member() {
         let mut dest = ctx.alloc::<u32>(7).unwrap();
         let mut world = ctx.world().unwrap();
         // The first one has the library's NCCL connect the members, for which a call waits within the library.
-        world.reduce(&mut dest, &source, Sum).unwrap();
+        world.reduce(&mut dest, &source, ReduceOp::Sum).unwrap();
         dest.fill(&stream, 0).unwrap();
         stream.synchronize().unwrap();
         seat.meet();
         if seat.pe > 0 {
-            let error = world.reduce(&mut dest, &source, Sum).expect_err("PE 0 has not come");
+            let error = world.reduce(&mut dest, &source, ReduceOp::Sum).expect_err("PE 0 has not come");
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             errors::names(&error, &["Team::reduce", "not all members have come", "PE 0 has not come"]);
             for other in (1..seat.n_pes).filter(|pe| *pe != seat.pe) {
@@ -200,7 +200,7 @@ fn a_collective_with_a_late_member() {
         // The others have given up.
         seat.meet();
         if seat.pe == 0 {
-            world.reduce(&mut dest, &source, Sum).unwrap();
+            world.reduce(&mut dest, &source, ReduceOp::Sum).unwrap();
         }
         seat.meet();
         let sum = (1..=seat.n_pes as u32).sum();

@@ -1,6 +1,7 @@
 //! Collectives that are part of graphs.
 
-use gpucomm::nvshmem::{Sum, TeamConfig, TeamPe};
+use gpucomm::ReduceOp;
+use gpucomm::nvshmem::{TeamConfig, TeamPe};
 
 use crate::support::with_contexts;
 
@@ -19,7 +20,7 @@ fn launched_as_often_as_one_likes() {
         let mut all = ctx.alloc::<i64>(7 * n).unwrap();
         let graph = stream.capture(|stream| {
             team.on(stream).barrier()?;
-            team.on(stream).reduce(&mut sums, &source, Sum)?;
+            team.on(stream).reduce(&mut sums, &source, ReduceOp::Sum)?;
             team.on(stream).fcollect(&mut all, &sums)
         });
         let graph = graph.unwrap();

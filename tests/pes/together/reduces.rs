@@ -1,6 +1,7 @@
 //! Reduce and reducescatter.
 
-use gpucomm::nvshmem::{And, Max, Min, Operation, Or, Prod, Sum, Team, TeamConfig, TeamPe, Xor};
+use gpucomm::ReduceOp;
+use gpucomm::nvshmem::{Team, TeamConfig, TeamPe, TeamReduce};
 
 use crate::support::random::{Bits, lengths, same};
 use crate::support::{Here, with_context};
@@ -58,7 +59,7 @@ fn counts() -> [(usize, bool); 6] {
     [(0, false), (1, true), (1, false), (331, true), (1021, false), (lengths()[3], true)]
 }
 
-fn reduces<T: Host, O: Operation<T>>(here: &Here<'_>, team: &mut Team<'_>, by: O, name: &str, host: fn(T, T) -> T) {
+fn reduces<T: Host + TeamReduce>(here: &Here<'_>, team: &mut Team<'_>, by: ReduceOp, name: &str, host: fn(T, T) -> T) {
     let (n, me) = (team.n_pes(), team.pe().0);
     for (count, waits) in counts() {
         // Of the largest, as much is scattered as there is room for.
@@ -104,18 +105,18 @@ fn reduces<T: Host, O: Operation<T>>(here: &Here<'_>, team: &mut Team<'_>, by: O
 
 macro_rules! arithmetic {
     ($here:ident $world:ident: $($type:ty)*) => {$(
-        reduces::<$type, _>($here, &mut $world, Sum, "sum", <$type>::sum);
-        reduces::<$type, _>($here, &mut $world, Prod, "product", <$type>::prod);
-        reduces::<$type, _>($here, &mut $world, Min, "minimum", <$type>::min_of);
-        reduces::<$type, _>($here, &mut $world, Max, "maximum", <$type>::max_of);
+        reduces::<$type>($here, &mut $world, ReduceOp::Sum, "sum", <$type>::sum);
+        reduces::<$type>($here, &mut $world, ReduceOp::Prod, "product", <$type>::prod);
+        reduces::<$type>($here, &mut $world, ReduceOp::Min, "minimum", <$type>::min_of);
+        reduces::<$type>($here, &mut $world, ReduceOp::Max, "maximum", <$type>::max_of);
     )*};
 }
 
 macro_rules! bits {
     ($here:ident $world:ident: $($type:ty)*) => {$(
-        reduces::<$type, _>($here, &mut $world, And, "and", |one, other| one & other);
-        reduces::<$type, _>($here, &mut $world, Or, "or", |one, other| one | other);
-        reduces::<$type, _>($here, &mut $world, Xor, "xor", |one, other| one ^ other);
+        reduces::<$type>($here, &mut $world, ReduceOp::And, "and", |one, other| one & other);
+        reduces::<$type>($here, &mut $world, ReduceOp::Or, "or", |one, other| one | other);
+        reduces::<$type>($here, &mut $world, ReduceOp::Xor, "xor", |one, other| one ^ other);
     )*};
 }
 
@@ -167,17 +168,17 @@ fn in_teams_of_some() {
                 }
             }
             let mut team = mine.expect("each PE is in one of them");
-            reduces::<u16, _>(here, &mut team, Sum, "sum of some", u16::sum);
-            reduces::<i64, _>(here, &mut team, Min, "minimum of some", i64::min_of);
-            reduces::<f32, _>(here, &mut team, Prod, "product of some", f32::prod);
-            reduces::<u32, _>(here, &mut team, Xor, "xor of some", |one, other| one ^ other);
+            reduces::<u16>(here, &mut team, ReduceOp::Sum, "sum of some", u16::sum);
+            reduces::<i64>(here, &mut team, ReduceOp::Min, "minimum of some", i64::min_of);
+            reduces::<f32>(here, &mut team, ReduceOp::Prod, "product of some", f32::prod);
+            reduces::<u32>(here, &mut team, ReduceOp::Xor, "xor of some", |one, other| one ^ other);
         }
     });
 }
 
 /// Zeros of both signs: what comes out is a zero, and has the sign that all have. (NVSHMEM's own kernels give each PE the sign of another
 /// one, NCCL's take -0 for less than +0.)
-fn zeros<T: Host + PartialEq, O: Operation<T>>(here: &Here<'_>, by: O, waits: bool, zero: fn(bool) -> T) {
+fn zeros<T: Host + PartialEq + TeamReduce>(here: &Here<'_>, by: ReduceOp, waits: bool, zero: fn(bool) -> T) {
     let mut world = here.ctx.world().unwrap();
     let len = 1 << here.n_pes();
     // Element `at` of PE `pe` is -0 where that bit of `at` is set.
@@ -207,8 +208,8 @@ fn signs_of_zeros() {
         for waits in [true, false] {
             macro_rules! each {
                 ($($zero:expr, $minus:expr;)*) => {$(
-                    zeros(here, Max, waits, |is_minus| if is_minus { $minus } else { $zero });
-                    zeros(here, Min, waits, |is_minus| if is_minus { $minus } else { $zero });
+                    zeros(here, ReduceOp::Max, waits, |is_minus| if is_minus { $minus } else { $zero });
+                    zeros(here, ReduceOp::Min, waits, |is_minus| if is_minus { $minus } else { $zero });
                 )*};
             }
             each! {

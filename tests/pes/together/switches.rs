@@ -1,8 +1,8 @@
 //! Teams for which switches add up and spread data (NVLS), as the emulator has them: what the library gets wrong there is refused, and nobody's data is read
 //! before it is there.
 
-use gpucomm::nvshmem::{And, Context, Max, Min, Operation, Prod, Sum, TeamPe};
-use gpucomm::{Backend, Error, Result, Stream, f16};
+use gpucomm::nvshmem::{Context, TeamPe, TeamReduce};
+use gpucomm::{Backend, Error, ReduceOp, Result, Stream, f16};
 
 use crate::support::{Seat, as_pes_with, errors, slower};
 
@@ -48,10 +48,10 @@ fn nobody_reads_a_source_before_it_is_written() {
             source.fill(&other, (round + seat.pe + 1) as f32).unwrap();
             let sum: usize = (0..n).map(|pe| round + pe + 1).sum();
             if round % 2 == 0 {
-                world.on(&stream).reduce(&mut all, &source, Sum).unwrap();
+                world.on(&stream).reduce(&mut all, &source, ReduceOp::Sum).unwrap();
                 assert_eq!(all.to_vec(&stream).unwrap(), vec![sum as f32; 5 * n], "round {round}");
             } else {
-                world.on(&stream).reduce_scatter(&mut part, &source, Sum).unwrap();
+                world.on(&stream).reduce_scatter(&mut part, &source, ReduceOp::Sum).unwrap();
                 assert_eq!(part.to_vec(&stream).unwrap(), [sum as f32; 5], "round {round}");
             }
             // Nobody writes the next ones while a switch reads these.
@@ -64,9 +64,9 @@ fn nobody_reads_a_source_before_it_is_written() {
 }
 
 /// What the library has switches scatter, and gets wrong.
-fn scatter<T: gpucomm::Element + PartialEq + std::fmt::Debug, O: Operation<T>>(
+fn scatter<T: TeamReduce + PartialEq + std::fmt::Debug>(
     (seat, ctx, stream): (&Seat, &Context, &Stream),
-    by: O,
+    by: ReduceOp,
     value: T,
     expected: Option<T>,
 ) {
@@ -91,22 +91,22 @@ fn scatter<T: gpucomm::Element + PartialEq + std::fmt::Debug, O: Operation<T>>(
 fn integers_that_switches_take_for_something_else() {
     with_switches(&[2], &[], |seat, ctx, stream| {
         let here = (seat, ctx, stream);
-        scatter(here, Sum, 1i32, None);
-        scatter(here, Sum, 1u32, None);
-        scatter(here, Sum, 1i64, None);
-        scatter(here, Sum, 1u64, None);
-        scatter(here, Min, 1i32, None);
-        scatter(here, Max, 1u32, None);
-        scatter(here, Min, 7i64, Some(7));
-        scatter(here, Max, 7u64, Some(7));
-        scatter(here, And, 6u32, Some(6));
-        scatter(here, Sum, 3i8, Some(6));
-        scatter(here, Sum, 3u16, Some(6));
-        scatter(here, Prod, 3i32, Some(9));
-        scatter(here, Max, 3.0f32, Some(3.0));
-        scatter(here, Sum, 1.5f32, Some(3.0));
-        scatter(here, Sum, 1.5f64, Some(3.0));
-        scatter(here, Sum, f16::from_f32(1.5), Some(f16::from_f32(3.0)));
+        scatter(here, ReduceOp::Sum, 1i32, None);
+        scatter(here, ReduceOp::Sum, 1u32, None);
+        scatter(here, ReduceOp::Sum, 1i64, None);
+        scatter(here, ReduceOp::Sum, 1u64, None);
+        scatter(here, ReduceOp::Min, 1i32, None);
+        scatter(here, ReduceOp::Max, 1u32, None);
+        scatter(here, ReduceOp::Min, 7i64, Some(7));
+        scatter(here, ReduceOp::Max, 7u64, Some(7));
+        scatter(here, ReduceOp::And, 6u32, Some(6));
+        scatter(here, ReduceOp::Sum, 3i8, Some(6));
+        scatter(here, ReduceOp::Sum, 3u16, Some(6));
+        scatter(here, ReduceOp::Prod, 3i32, Some(9));
+        scatter(here, ReduceOp::Max, 3.0f32, Some(3.0));
+        scatter(here, ReduceOp::Sum, 1.5f32, Some(3.0));
+        scatter(here, ReduceOp::Sum, 1.5f64, Some(3.0));
+        scatter(here, ReduceOp::Sum, f16::from_f32(1.5), Some(f16::from_f32(3.0)));
     });
 }
 
@@ -117,14 +117,14 @@ fn words_that_do_not_begin_at_multiples_of_four() {
         let halves = ctx.alloc::<f16>(20).unwrap();
         let mut sums = ctx.alloc::<f16>(20).unwrap();
         let about = ["multiples of 4 bytes"];
-        let result = world.on(stream).reduce_scatter(sums.symmetric_mut(1..5), halves.symmetric(..8), Sum);
+        let result = world.on(stream).reduce_scatter(sums.symmetric_mut(1..5), halves.symmetric(..8), ReduceOp::Sum);
         unsupported(result, &about);
-        let result = world.on(stream).reduce_scatter(sums.symmetric_mut(..4), halves.symmetric(1..9), Sum);
+        let result = world.on(stream).reduce_scatter(sums.symmetric_mut(..4), halves.symmetric(1..9), ReduceOp::Sum);
         unsupported(result, &about);
-        world.on(stream).reduce_scatter(sums.symmetric_mut(2..6), halves.symmetric(4..12), Sum).unwrap();
+        world.on(stream).reduce_scatter(sums.symmetric_mut(2..6), halves.symmetric(4..12), ReduceOp::Sum).unwrap();
         // An odd number the library adds itself.
-        world.on(stream).reduce_scatter(sums.symmetric_mut(1..4), halves.symmetric(1..7), Sum).unwrap();
-        let result = world.on(stream).reduce(sums.symmetric_mut(1..5), halves.symmetric(..4), Sum);
+        world.on(stream).reduce_scatter(sums.symmetric_mut(1..4), halves.symmetric(1..7), ReduceOp::Sum).unwrap();
+        let result = world.on(stream).reduce(sums.symmetric_mut(1..5), halves.symmetric(..4), ReduceOp::Sum);
         unsupported(result, &about);
         let bytes = ctx.alloc::<u8>(40).unwrap();
         let mut all = ctx.alloc::<u8>(40).unwrap();
@@ -145,10 +145,10 @@ fn a_large_reducescatter_that_no_switch_does() {
         let mut world = ctx.world().unwrap();
         let source = ctx.alloc::<i32>(1 << 18).unwrap();
         let mut dest = ctx.alloc::<i32>(1 << 17).unwrap();
-        let result = world.on(stream).reduce_scatter(&mut dest, &source, Prod);
+        let result = world.on(stream).reduce_scatter(&mut dest, &source, ReduceOp::Prod);
         unsupported(result, &["NVSHMEM_MAX_CTAS=1"]);
         let (dest, source) = (dest.symmetric_mut(..1000), source.symmetric(..2000));
-        world.on(stream).reduce_scatter(dest, source, Prod).unwrap();
+        world.on(stream).reduce_scatter(dest, source, ReduceOp::Prod).unwrap();
         stream.synchronize().unwrap();
     });
 }

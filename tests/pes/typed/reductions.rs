@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use gpucomm::nvshmem::{And, Max, Min, Operation, Or, Prod, Sum, SymmetricBuffer, Team, Xor};
+use gpucomm::ReduceOp;
+use gpucomm::nvshmem::{SymmetricBuffer, Team, TeamReduce};
 
 use super::{counts, symbol};
 use crate::support::random::{Bits, same};
@@ -32,12 +33,12 @@ impl<'c, T: Bits> Memory<'c, T> {
     }
 }
 
-fn compare<T: Bits, O: Operation<T>>(
+fn compare<T: Bits + TeamReduce>(
     here: &Here<'_>,
     team: &mut Team<'_>,
     memory: &mut Memory<'_, T>,
     names: &[&str],
-    (op, by): (&str, O),
+    op: ReduceOp,
 ) {
     let (stream, Memory { source, raw, own }) = (here.stream, memory);
     for (of, what, on_stream) in names.iter().flat_map(|of| {
@@ -66,8 +67,8 @@ fn compare<T: Bits, O: Operation<T>>(
         assert_eq!(code, 0, "{name}");
         here.settle();
         match what {
-            "reduce" => team.on(stream).reduce(&mut *own, source.symmetric(..LEN), by),
-            _ => team.on(stream).reduce_scatter(&mut *own, &*source, by),
+            "reduce" => team.on(stream).reduce(&mut *own, source.symmetric(..LEN), op),
+            _ => team.on(stream).reduce_scatter(&mut *own, &*source, op),
         }
         .unwrap();
         let got = raw.to_vec(stream).unwrap();
@@ -81,10 +82,9 @@ macro_rules! numbers {
     ($here:ident $team:ident: $($type:ty, $number:expr, [$($name:literal)*];)*) => {$({
         let mut memory = Memory::<$type>::new($here, $number);
         let names = [$($name),*];
-        compare($here, &mut $team, &mut memory, &names, ("sum", Sum));
-        compare($here, &mut $team, &mut memory, &names, ("prod", Prod));
-        compare($here, &mut $team, &mut memory, &names, ("min", Min));
-        compare($here, &mut $team, &mut memory, &names, ("max", Max));
+        for op in [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max] {
+            compare($here, &mut $team, &mut memory, &names, op);
+        }
     })*};
 }
 
@@ -92,9 +92,9 @@ macro_rules! bits {
     ($here:ident $team:ident: $($type:ty, $number:expr, [$($name:literal)*];)*) => {$({
         let mut memory = Memory::<$type>::new($here, $number);
         let names = [$($name),*];
-        compare($here, &mut $team, &mut memory, &names, ("and", And));
-        compare($here, &mut $team, &mut memory, &names, ("or", Or));
-        compare($here, &mut $team, &mut memory, &names, ("xor", Xor));
+        for op in [ReduceOp::And, ReduceOp::Or, ReduceOp::Xor] {
+            compare($here, &mut $team, &mut memory, &names, op);
+        }
     })*};
 }
 

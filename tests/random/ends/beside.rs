@@ -6,7 +6,7 @@ use fastrand::Rng;
 use gpucomm::cuda::trim_pinned;
 use gpucomm::cuda::vmm::{Access, PhysicalMemory};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Op, World, WorldOptions};
+use gpucomm::world::{World, WorldOptions};
 use gpucomm::{Clique, Device, DeviceBuffer, Error, InPlace, PinnedBuffer, ReduceOp, Result, Stream};
 
 use super::pace::within;
@@ -97,7 +97,7 @@ pub fn world(batch: &Batch, rng: &mut Rng) {
     let sums = |len: usize| {
         let own = |(rank, stream): (usize, &Stream)| DeviceBuffer::from_slice(stream, &vec![rank as u32 + 1; len]);
         let forms = streams.iter().enumerate().map(own).collect::<Result<Vec<_>>>().expect("memory");
-        world.all_reduce(forms.into_iter().map(InPlace), Op::Sum)
+        world.all_reduce(forms.into_iter().map(InPlace), ReduceOp::Sum)
     };
     let want = (1..=devices.len() as u32).sum::<u32>();
     let right = |back: Vec<DeviceBuffer<u32>>| {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gpucomm::{ElementKind, Launch};
+use gpucomm::{ElementKind, Launch, ReduceOp};
 
-use super::values::{self, List, RedOp, factor, natural, positive};
+use super::values::{self, List, factor, natural, positive};
 use crate::failure::{Failure, Result};
 use crate::launch;
 use crate::perf::nvshmem::kind::Operation;
@@ -67,7 +67,7 @@ pub struct NvshmemArgs {
     kind: ElementKind,
     /// Reduction: sum, prod, min, max
     #[arg(short = 'o', long = "reduce_op", value_name = "REDOP", default_value = "sum", value_parser = redop)]
-    redop: RedOp,
+    redop: ReduceOp,
     /// Check iterations of each size; 0 checks nothing
     #[arg(short = 'c', long = "check", value_name = "N", default_value = "1", value_parser = natural)]
     checks: usize,
@@ -97,7 +97,7 @@ pub struct NvshmemOptions {
     pub warmup: usize,
     pub procs: Option<usize>,
     pub kind: ElementKind,
-    pub redop: RedOp,
+    pub redop: ReduceOp,
     pub checks: usize,
     pub timeout: Option<Duration>,
     pub json: Option<PathBuf>,
@@ -122,11 +122,11 @@ fn kind(text: &str) -> std::result::Result<ElementKind, String> {
     }
 }
 
-fn redop(text: &str) -> std::result::Result<RedOp, String> {
-    [RedOp::Sum, RedOp::Prod, RedOp::Min, RedOp::Max]
-        .into_iter()
-        .find(|op| op.name() == text)
-        .ok_or_else(|| "expected one of sum, prod, min, max".to_owned())
+fn redop(text: &str) -> std::result::Result<ReduceOp, String> {
+    match text.parse() {
+        Ok(op @ (ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Min | ReduceOp::Max)) => Ok(op),
+        _ => Err("expected one of sum, prod, min, max".to_owned()),
+    }
 }
 
 impl NvshmemArgs {

@@ -1,6 +1,6 @@
 //! What options of `gpucomm perf` may say, and how it is read.
 
-use gpucomm::ElementKind;
+use gpucomm::{ElementKind, ReduceOp};
 
 use crate::size;
 
@@ -41,25 +41,24 @@ pub struct Way {
 /// A reduction, by nccl-tests' names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedOp {
-    Sum,
-    Prod,
-    Max,
-    Min,
-    Avg,
+    Op(ReduceOp),
     /// Each rank's values times a factor of that rank, summed.
     MulSum,
 }
 
 impl RedOp {
-    pub const ALL: [Self; 6] = [Self::Sum, Self::Prod, Self::Max, Self::Min, Self::Avg, Self::MulSum];
+    pub const ALL: [Self; 6] = [
+        Self::Op(ReduceOp::Sum),
+        Self::Op(ReduceOp::Prod),
+        Self::Op(ReduceOp::Max),
+        Self::Op(ReduceOp::Min),
+        Self::Op(ReduceOp::Avg),
+        Self::MulSum,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Sum => "sum",
-            Self::Prod => "prod",
-            Self::Max => "max",
-            Self::Min => "min",
-            Self::Avg => "avg",
+            Self::Op(op) => op.name(),
             Self::MulSum => "mulsum",
         }
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gpucomm::nccl::{CommBuffer, Communicator, PreMulSum, ReduceOp, Registration};
-use gpucomm::{Device, Error, Stream};
+use gpucomm::nccl::{CommBuffer, Communicator, PreMulSum, Reduction, Registration};
+use gpucomm::{Device, Error, ReduceOp, Stream};
 
 use super::data::factor;
 use super::number::Number;
@@ -99,13 +99,10 @@ impl<'c, T: Number> Rank<'c, T> {
     /// The parts that an operation needs at the same time.
     pub fn parts(&mut self, redop: Option<RedOp>) -> Parts<'_, 'c, T> {
         let op = match redop {
-            None | Some(RedOp::Sum) => ReduceOp::Sum,
-            Some(RedOp::Prod) => ReduceOp::Prod,
-            Some(RedOp::Max) => ReduceOp::Max,
-            Some(RedOp::Min) => ReduceOp::Min,
-            Some(RedOp::Avg) => ReduceOp::Avg,
+            None => ReduceOp::Sum.into(),
+            Some(RedOp::Op(op)) => op.into(),
             Some(RedOp::MulSum) => match &self.scale {
-                Some(scale) => ReduceOp::PreMul(scale),
+                Some(scale) => scale.into(),
                 None => unreachable!("made in `new` when any reduction is mulsum"),
             },
         };
@@ -119,6 +116,6 @@ pub struct Parts<'a, 'c, T: Number> {
     pub comm: &'a Communicator,
     pub send: &'a CommBuffer<'c, T>,
     pub recv: &'a mut CommBuffer<'c, T>,
-    pub op: ReduceOp<'a, T>,
+    pub op: Reduction<'a, T>,
     pub counts: (&'a [usize], &'a [usize]),
 }

@@ -4,7 +4,7 @@
 //! the element type, in whatever order it is summed. Only averages of floating-point values are compared with a
 //! tolerance.
 
-use gpucomm::ElementKind;
+use gpucomm::{ElementKind, ReduceOp};
 
 use super::number::Number;
 use super::operation::{Operation, Shape};
@@ -65,25 +65,25 @@ impl Data {
             _ => (1 << 20, true, false, 0.0),
         };
         let weight = match redop {
-            Some(RedOp::Sum | RedOp::Avg) => ranks,
+            Some(RedOp::Op(ReduceOp::Sum | ReduceOp::Avg)) => ranks,
             Some(RedOp::MulSum) => (0..shape.ranks).map(factor).sum(),
             _ => 1,
         };
         let magnitude = match redop {
             // Factors of 1 and 2; see `input`.
-            Some(RedOp::Prod) => 2,
+            Some(RedOp::Op(ReduceOp::Prod)) => 2,
             // A sum that wrapped before the division would not be the average.
-            Some(RedOp::Avg) if !float => limit / weight,
+            Some(RedOp::Op(ReduceOp::Avg)) if !float => limit / weight,
             _ => (limit / weight).max(1),
         };
         let low = match redop {
-            Some(RedOp::Prod) => 1,
+            Some(RedOp::Op(ReduceOp::Prod)) => 1,
             // Negative sums would raise the question of how a division rounds.
-            Some(RedOp::Avg) if !float => 0,
+            Some(RedOp::Op(ReduceOp::Avg)) if !float => 0,
             _ if signed => -magnitude,
             _ => 0,
         };
-        let exact = !float || (redop != Some(RedOp::Avg) && weight * magnitude <= limit);
+        let exact = !float || (redop != Some(RedOp::Op(ReduceOp::Avg)) && weight * magnitude <= limit);
         // Each rank's share is rounded when it is scaled, and each of the partial sums once more.
         let tolerance = if exact { 0.0 } else { epsilon * magnitude as f64 * (ranks + 2) as f64 };
         Self { operation, redop, shape, root, salt, low, span: (magnitude - low + 1) as u64, tolerance }
@@ -96,7 +96,7 @@ impl Data {
 
     /// The value that `rank` puts in at `index`.
     pub fn input(&self, rank: usize, index: usize) -> i64 {
-        if self.redop == Some(RedOp::Prod) && rank >= 8 {
+        if self.redop == Some(RedOp::Op(ReduceOp::Prod)) && rank >= 8 {
             // Products of more than eight factors of 2 would leave bfloat16's integers.
             return 1;
         }
@@ -109,15 +109,16 @@ impl Data {
     fn reduced(&self, index: usize) -> f64 {
         let inputs = (0..self.shape.ranks).map(|rank| self.input(rank, index));
         let whole = match self.redop {
-            None | Some(RedOp::Sum) => inputs.sum(),
-            Some(RedOp::Prod) => inputs.product(),
-            Some(RedOp::Max) => inputs.max().unwrap_or(0),
-            Some(RedOp::Min) => inputs.min().unwrap_or(0),
+            None | Some(RedOp::Op(ReduceOp::Sum)) => inputs.sum(),
+            Some(RedOp::Op(ReduceOp::Prod)) => inputs.product(),
+            Some(RedOp::Op(ReduceOp::Max)) => inputs.max().unwrap_or(0),
+            Some(RedOp::Op(ReduceOp::Min)) => inputs.min().unwrap_or(0),
             Some(RedOp::MulSum) => inputs.enumerate().map(|(rank, value)| factor(rank) * value).sum::<i64>(),
-            Some(RedOp::Avg) => {
+            Some(RedOp::Op(ReduceOp::Avg)) => {
                 let mean = inputs.sum::<i64>() as f64 / self.shape.ranks as f64;
                 return if self.tolerance > 0.0 { mean } else { mean.trunc() };
             }
+            Some(RedOp::Op(other)) => unreachable!("the options have no {other}"),
         };
         whole as f64
     }
@@ -239,7 +240,8 @@ mod tests {
     #[test]
     fn values_differ_by_rank_place_and_salt() {
         let shape = Operation::AllReduce.shape(1 << 16, 4, 4);
-        let data = |salt| Data::new(Operation::AllReduce, Some(RedOp::Sum), ElementKind::F32, shape, 0, salt);
+        let data =
+            |salt| Data::new(Operation::AllReduce, Some(RedOp::Op(ReduceOp::Sum)), ElementKind::F32, shape, 0, salt);
         let values =
             |salt, rank, from: usize| (from..from + 4096).map(move |i| data(salt).input(rank, i)).collect::<Vec<_>>();
         let base = values(1, 0, 0);
@@ -260,7 +262,7 @@ mod tests {
                 for ranks in [1, 2, 3, 4, 7, 8, 16] {
                     let shape = Operation::AllReduce.shape(4096, kind.size(), ranks);
                     let data = Data::new(Operation::AllReduce, Some(redop), kind, shape, 0, 3);
-                    let averages_reals = redop == RedOp::Avg && data.tolerance() > 0.0;
+                    let averages_reals = redop == RedOp::Op(ReduceOp::Avg) && data.tolerance() > 0.0;
                     for index in 0..shape.recv {
                         let value = data.reduced(index);
                         let bound = match kind {

@@ -176,7 +176,7 @@ fn check(ranks: &mut dyn Ranks<'_>, call: &Call, data: &Data, captured: bool) ->
 
 #[cfg(all(test, gpucomm_emulator))]
 mod tests {
-    use gpucomm::{Clique, Device};
+    use gpucomm::{Clique, Device, ReduceOp};
 
     use super::*;
     use crate::options::Buffers;
@@ -191,9 +191,9 @@ mod tests {
         let mut ranks = vec![Rank::<f32>::new(&clique.ranks()[0], LEN * 4, Buffers::Plain, &[]).unwrap()];
         let operation = Operation::AllReduce;
         let shape = operation.shape(LEN * 4, 4, 1);
-        let data = |salt| Data::new(operation, Some(RedOp::Sum), ElementKind::F32, shape, 0, salt);
+        let data = |salt| Data::new(operation, Some(RedOp::Op(ReduceOp::Sum)), ElementKind::F32, shape, 0, salt);
         for in_place in [false, true] {
-            let call = Call { operation, redop: Some(RedOp::Sum), root: 0, in_place, shape };
+            let call = Call { operation, redop: Some(RedOp::Op(ReduceOp::Sum)), root: 0, in_place, shape };
             assert_eq!(check(&mut ranks, &call, &data(1), false).unwrap(), Found::default());
             let rank = &mut ranks[0];
             let other = examine(rank, &data(2), in_place).unwrap();

@@ -1,21 +1,6 @@
 //! With the feature `nvshmem`.
 #![allow(dead_code)]
 
-mod bits_of_floats {
-    //! Floats have no and.
-    use gpucomm::nvshmem::{And, SymmetricBuffer, Team};
-    use gpucomm::{Result, Stream};
-
-    fn reduce(
-        team: &mut Team<'_>,
-        dest: &mut SymmetricBuffer<'_, f32>,
-        source: &SymmetricBuffer<'_, f32>,
-        stream: &Stream,
-    ) -> Result<()> {
-        team.on(stream).reduce(dest, source, And)
-    }
-}
-
 mod buffer_outlives_context {
     //! Symmetric memory is the context's.
     use gpucomm::Result;
@@ -163,13 +148,28 @@ mod read_while_it_is_got_into {
     }
 }
 
+mod reduction_of_what_only_moves {
+    //! A team reduces numbers.
+    use gpucomm::nvshmem::{SymmetricBuffer, Team};
+    use gpucomm::{ReduceOp, Result, Stream};
+
+    fn reduce(
+        team: &mut Team<'_>,
+        dest: &mut SymmetricBuffer<'_, bool>,
+        source: &SymmetricBuffer<'_, bool>,
+        stream: &Stream,
+    ) -> Result<()> {
+        team.on(stream).reduce(dest, source, ReduceOp::Or)
+    }
+}
+
 mod result_over_its_operand {
     //! What a collective reads is not what it writes.
-    use gpucomm::nvshmem::{Sum, SymmetricBuffer, Team};
-    use gpucomm::{Result, Stream};
+    use gpucomm::nvshmem::{SymmetricBuffer, Team};
+    use gpucomm::{ReduceOp, Result, Stream};
 
     fn reduce(team: &mut Team<'_>, both: &mut SymmetricBuffer<'_, f32>, stream: &Stream) -> Result<()> {
-        team.on(stream).reduce(&mut *both, &*both, Sum)
+        team.on(stream).reduce(&mut *both, &*both, ReduceOp::Sum)
     }
 }
 

@@ -1,12 +1,12 @@
 //! What all PEs do together: barriers and collectives.
 
-use gpucomm::nvshmem::{Max, Min, Operation as Reduction, Prod, Sum, SymmetricBuffer, Team, TeamPe};
+use gpucomm::ReduceOp;
+use gpucomm::nvshmem::{SymmetricBuffer, Team, TeamPe, TeamReduce};
 
 use super::kind::{Operation, Shape};
 use super::member::{Member, draw};
 use super::row::{Found, Row, Times};
 use crate::failure::Result;
-use crate::options::RedOp;
 use crate::options::nvshmem::Issue;
 use crate::perf::number::Number;
 use crate::size::{Step, sweep};
@@ -22,13 +22,7 @@ struct Collective<'a, T: Number> {
 }
 
 /// Measures and checks each size; a barrier has none.
-pub fn rows<T: Number>(member: &Member<'_>, add: &mut dyn FnMut(Row) -> Result<()>) -> Result<()>
-where
-    Sum: Reduction<T>,
-    Prod: Reduction<T>,
-    Min: Reduction<T>,
-    Max: Reduction<T>,
-{
+pub fn rows<T: Number + TeamReduce>(member: &Member<'_>, add: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
     let options = member.options;
     let (operation, pes) = (options.operation, member.ctx.n_pes());
     let shape = |bytes| operation.shape(bytes, size_of::<T>(), pes);
@@ -60,36 +54,18 @@ where
     Ok(())
 }
 
-impl<T: Number> Collective<'_, T>
-where
-    Sum: Reduction<T>,
-    Prod: Reduction<T>,
-    Min: Reduction<T>,
-    Max: Reduction<T>,
-{
+impl<T: Number + TeamReduce> Collective<'_, T> {
     fn call(&mut self, shape: Shape) -> gpucomm::Result<()> {
         let Self { member, world, source, dest } = self;
         let (stream, options) = (&member.stream, member.options);
         let source = source.symmetric(..shape.source);
         let dest = dest.symmetric_mut(GUARD..GUARD + shape.dest);
         let host = options.issue == Issue::Host;
-        macro_rules! reduced {
-            ($name:ident) => {
-                match (options.redop, host) {
-                    (RedOp::Prod, true) => world.$name(dest, source, Prod),
-                    (RedOp::Min, true) => world.$name(dest, source, Min),
-                    (RedOp::Max, true) => world.$name(dest, source, Max),
-                    (_, true) => world.$name(dest, source, Sum),
-                    (RedOp::Prod, false) => world.on(stream).$name(dest, source, Prod),
-                    (RedOp::Min, false) => world.on(stream).$name(dest, source, Min),
-                    (RedOp::Max, false) => world.on(stream).$name(dest, source, Max),
-                    (_, false) => world.on(stream).$name(dest, source, Sum),
-                }
-            };
-        }
         match (options.operation, host) {
-            (Operation::Reduce, _) => reduced!(reduce),
-            (Operation::ReduceScatter, _) => reduced!(reduce_scatter),
+            (Operation::Reduce, true) => world.reduce(dest, source, options.redop),
+            (Operation::Reduce, false) => world.on(stream).reduce(dest, source, options.redop),
+            (Operation::ReduceScatter, true) => world.reduce_scatter(dest, source, options.redop),
+            (Operation::ReduceScatter, false) => world.on(stream).reduce_scatter(dest, source, options.redop),
             (Operation::Broadcast, true) => world.broadcast(dest, source, TeamPe(0)),
             (Operation::Broadcast, false) => world.on(stream).broadcast(dest, source, TeamPe(0)),
             (Operation::Fcollect, true) => world.fcollect(dest, source),
@@ -121,7 +97,7 @@ where
     /// What `pe` gives at `at`: small numbers, so that every result is exact.
     fn value(&self, salt: u64, pe: usize, at: usize) -> i64 {
         let drawn = draw(salt, pe, at);
-        if self.member.options.redop == RedOp::Prod { 1 + (drawn % 2) as i64 } else { (drawn % 8) as i64 }
+        if self.member.options.redop == ReduceOp::Prod { 1 + (drawn % 2) as i64 } else { (drawn % 8) as i64 }
     }
 
     /// What this PE must have at `at`.
@@ -130,9 +106,9 @@ where
         let reduced = |at: usize| {
             let values = (0..pes).map(|pe| self.value(salt, pe, at));
             match self.member.options.redop {
-                RedOp::Prod => values.fold(1, i64::wrapping_mul),
-                RedOp::Min => values.fold(i64::MAX, i64::min),
-                RedOp::Max => values.fold(i64::MIN, i64::max),
+                ReduceOp::Prod => values.fold(1, i64::wrapping_mul),
+                ReduceOp::Min => values.fold(i64::MAX, i64::min),
+                ReduceOp::Max => values.fold(i64::MIN, i64::max),
                 _ => values.sum(),
             }
         };
