@@ -93,8 +93,8 @@ fn table<T: Reduce>(clique: &Clique, name: &str, operation: Operation<T>) -> Res
 
 fn main() -> Result<()> {
     // SAFETY: only collectives run in these windows, and all ranks come to each.
-    let config = unsafe { Config::new().force_windows() };
-    let clique = Clique::init_all_with(&Device::all()?, &InitOptions { config, ..InitOptions::default() })?;
+    let config = unsafe { Config::new().with_force_windows() };
+    let clique = Clique::init_all_with(&Device::all()?, &InitOptions::new().with_config(config))?;
     println!("{} ranks, NCCL {}, µs an operation", clique.size(), gpucomm::nccl::version()?);
     println!("| operation | bytes sent | window | + 1 element | no window | + 1 element |");
     println!("|---|---|---|---|---|---|");

@@ -110,9 +110,9 @@ fn world(place: &Place, options: WorldOptions) -> Result<World> {
     match place {
         // SAFETY: all ranks run this program.
         Some((exchange, device)) => unsafe {
-            World::join(exchange.subset(&(0..exchange.size()).collect::<Vec<_>>())?, *device, options)
+            World::join(exchange.subset(&(0..exchange.size()).collect::<Vec<_>>())?, *device, &options)
         },
-        None => World::with(&Device::all()?, options),
+        None => World::new_with(&Device::all()?, &options),
     }
 }
 
@@ -152,12 +152,12 @@ fn through(place: &Place, what: &str, options: WorldOptions, pause: Duration) ->
 /// 16 tasks, in lanes, as fast as they can.
 fn rate(place: &Place) -> Result<()> {
     const TASKS: usize = 16;
-    let world = world(place, WorldOptions { sequenced: true, ..WorldOptions::default() })?;
+    let world = world(place, WorldOptions::new().with_sequenced(true))?;
     let rounds = number("GPUCOMM_WORLD_REQUESTS", 100_000) / TASKS / world.size();
     let start = Instant::now();
     let task = |number: usize| -> Result<()> {
         let lane = Lane::new(format!("{number}"));
-        let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.lane(&lane)).collect();
+        let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.with_lane(&lane)).collect();
         let zeroed = |rank: &Rank| DeviceBuffer::<f32>::zeroed(&Stream::new(rank.device())?, 2);
         let mut buffers = ranks.iter().map(zeroed).collect::<Result<Vec<_>>>()?;
         for _ in 0..rounds {
@@ -182,14 +182,9 @@ fn rate(place: &Place) -> Result<()> {
 fn main() -> Result<()> {
     let place = &launched()?;
     direct(place)?;
-    let spinning = || WorldOptions { spin: Duration::from_micros(500), ..WorldOptions::default() };
+    let spinning = || WorldOptions::new().with_spin(Duration::from_micros(500));
     through(place, "world, spinning", spinning(), Duration::ZERO)?;
-    through(
-        place,
-        "the same, Blocking",
-        WorldOptions { completion: Arc::new(Blocking), ..spinning() },
-        Duration::ZERO,
-    )?;
+    through(place, "the same, Blocking", spinning().with_completion(Arc::new(Blocking)), Duration::ZERO)?;
     through(place, "world, parked", WorldOptions::default(), Duration::from_micros(200))?;
     rate(place)
 }

@@ -103,8 +103,8 @@ fn process(place: &Path, rank: usize, size: usize) -> Result<(), Box<dyn Error>>
     // Rank 0 makes the object and sends it; all add their devices. Nobody goes on before all have.
     let properties = ObjectProperties::new(size, BYTES).rounded()?;
     let complete = Multicast::join(Channel::Fds(&socket), &properties, &[device])?;
-    let shareable = vmm::MemoryProperties::new(device).handle_types(HandleTypes::FD);
-    let memory = PhysicalMemory::with(&shareable, properties.bytes())?;
+    let shareable = vmm::MemoryProperties::new(device).with_handle_types(HandleTypes::FD);
+    let memory = PhysicalMemory::new_with(&shareable, properties.bytes())?;
     let mapped: Multicast<Mapped> = complete.bind(BindSource::memory(&memory))?.map()?;
 
     // The last process writes, once.

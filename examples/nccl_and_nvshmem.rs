@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use gpucomm::exchange::{Directory, Exchange};
-use gpucomm::nvshmem::{Context, Pe};
+use gpucomm::nvshmem::{Context, ContextOptions, Pe};
 use gpucomm::{Communicator, Device, InPlace, ReduceOp, Stream, UniqueId};
 
 const LEN: usize = 1 << 16;
@@ -50,7 +50,7 @@ fn run(place: &Path, rank: usize, size: usize) -> Result<(), Box<dyn Error>> {
     // SAFETY: all ranks run this function: the same operations in the same order, with the same counts and types.
     let comm = unsafe { Communicator::init_rank(device, size, &id, rank) }?;
     // SAFETY: so do all PEs.
-    let ctx = unsafe { Context::builder().device(device).exchange(&exchange).init() }?;
+    let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_exchange(&exchange)) }?;
     let stream = Stream::new(device)?;
 
     // To NCCL, symmetric memory is memory of the device like any other.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use gpucomm::exchange::{Directory, Exchange};
-use gpucomm::nvshmem::{Comparison, Context, ContextBuilder, Pe, SignalOp};
+use gpucomm::nvshmem::{Comparison, Context, ContextOptions, Pe, SignalOp};
 use gpucomm::{Device, Stream};
 
 /// Elements of each PE.
@@ -49,22 +49,22 @@ fn start(place: &Path, pe: usize, n_pes: usize) -> std::io::Result<Child> {
 }
 
 /// A PE that meets the others in a directory.
-fn met(place: &Path, pe: usize, n_pes: usize) -> Result<ContextBuilder, Box<dyn Error>> {
+fn met(place: &Path, pe: usize, n_pes: usize) -> Result<ContextOptions, Box<dyn Error>> {
     let exchange = Exchange::join(Directory::open(place, pe, n_pes)?)?;
-    Ok(Context::builder().device(Device::new(pe)?).exchange(&exchange))
+    Ok(ContextOptions::new().with_device(Device::new(pe)?).with_exchange(&exchange))
 }
 
 /// A PE that a launcher has started, which says which process of its host this is. The library asks it for the rest.
-fn launched() -> Result<ContextBuilder, Box<dyn Error>> {
+fn launched() -> Result<ContextOptions, Box<dyn Error>> {
     let names = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
     let local = names.iter().find_map(|name| std::env::var(name).ok()).ok_or("no launcher has started this")?;
-    Ok(Context::builder().device(Device::new(local.parse()?)?).environment())
+    Ok(ContextOptions::new().with_device(Device::new(local.parse()?)?).with_environment())
 }
 
 /// What every PE does.
-fn run(builder: ContextBuilder) -> Result<(), Box<dyn Error>> {
+fn run(options: ContextOptions) -> Result<(), Box<dyn Error>> {
     // SAFETY: all PEs run this function: they make the same collective calls, in the same order, with operands of the same lengths.
-    let ctx = unsafe { builder.init() }?;
+    let ctx = unsafe { Context::init(&options) }?;
     let (pe, n_pes) = (ctx.pe().0, ctx.n_pes());
     let stream = Stream::new(ctx.device())?;
     let mine: Vec<u32> = (0..PART).map(|at| (pe * PART + at) as u32).collect();

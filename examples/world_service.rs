@@ -14,7 +14,7 @@ async fn task(world: &World, number: u32) -> Result<()> {
         let mut answers = Vec::new();
         for rank in world.ranks() {
             let x = DeviceBuffer::from_slice(&Stream::new(rank.device())?, &[number + round; 100])?;
-            let rank = rank.lane(&lane);
+            let rank = rank.with_lane(&lane);
             // Where the queue is full this task waits, and no thread.
             let room = rank.room().await?;
             answers.push(room.submit(gpucomm::world::requests::all_reduce(InPlace(x), ReduceOp::Sum)));
@@ -31,8 +31,8 @@ async fn task(world: &World, number: u32) -> Result<()> {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let options = WorldOptions { sequenced: true, ..WorldOptions::default() };
-    let world = std::sync::Arc::new(World::with(&Device::all()?, options)?);
+    let options = WorldOptions::new().with_sequenced(true);
+    let world = std::sync::Arc::new(World::new_with(&Device::all()?, &options)?);
     let tasks: Vec<_> = (0..16)
         .map(|number| {
             let world = std::sync::Arc::clone(&world);

@@ -17,10 +17,10 @@ const APPLY_TO: &str = "EmulatorSettings::apply_to";
 /// use gpucomm::{Device, EmulatorSettings, Result};
 ///
 /// # fn main() -> Result<()> {
-/// EmulatorSettings::new().devices(8).memory(1 << 30).apply()?;
+/// EmulatorSettings::new().with_devices(8).with_memory(1 << 30).apply()?;
 /// assert_eq!(Device::count()?, 8);
 /// // The emulator is in use, and has the devices that it has.
-/// assert!(EmulatorSettings::new().devices(2).apply().is_err());
+/// assert!(EmulatorSettings::new().with_devices(2).apply().is_err());
 /// # Ok(())
 /// # }
 /// ```
@@ -69,13 +69,13 @@ impl EmulatorSettings {
     }
 
     /// How many devices the machine has, 64 at most; `GPUCOMM_EMULATOR_DEVICES`.
-    pub fn devices(mut self, devices: usize) -> Self {
+    pub fn with_devices(mut self, devices: usize) -> Self {
         self.devices = Some(devices);
         self
     }
 
     /// Bytes of memory of each device, of which only what is used takes memory; `GPUCOMM_EMULATOR_MEMORY`.
-    pub fn memory(mut self, bytes: u64) -> Self {
+    pub fn with_memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
     }
@@ -85,12 +85,12 @@ impl EmulatorSettings {
     /// ```
     /// # use gpucomm::EmulatorSettings;
     /// # fn main() -> gpucomm::Result<()> {
-    /// EmulatorSettings::new().strict(true).apply()?;
+    /// EmulatorSettings::new().with_strict(true).apply()?;
     /// // From now on the first violation ends the process, with status 86.
     /// # Ok(())
     /// # }
     /// ```
-    pub fn strict(mut self, strict: bool) -> Self {
+    pub fn with_strict(mut self, strict: bool) -> Self {
         self.strict = Some(strict);
         self
     }
@@ -101,7 +101,7 @@ impl EmulatorSettings {
     /// # use gpucomm::{Device, DeviceBuffer, EmulatorSettings, Error, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// // The second allocation on device 0 fails.
-    /// EmulatorSettings::new().faults("oom=device0@2").apply()?;
+    /// EmulatorSettings::new().with_faults("oom=device0@2").apply()?;
     /// let stream = Stream::new(Device::new(0)?)?;
     /// let first = DeviceBuffer::<f32>::uninit(&stream, 10)?;
     /// assert!(matches!(DeviceBuffer::<f32>::uninit(&stream, 10), Err(Error::OutOfMemory { .. })));
@@ -109,7 +109,7 @@ impl EmulatorSettings {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn faults(mut self, rules: impl Into<String>) -> Self {
+    pub fn with_faults(mut self, rules: impl Into<String>) -> Self {
         self.faults = Some(rules.into());
         self
     }
@@ -120,11 +120,11 @@ impl EmulatorSettings {
     /// # use gpucomm::EmulatorSettings;
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
-    /// EmulatorSettings::new().deadlock(Duration::from_secs(2)).apply()?;
+    /// EmulatorSettings::new().with_deadlock(Duration::from_secs(2)).apply()?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn deadlock(mut self, after: Duration) -> Self {
+    pub fn with_deadlock(mut self, after: Duration) -> Self {
         self.deadlock = Some(after);
         self
     }
@@ -149,7 +149,7 @@ impl EmulatorSettings {
     ///
     /// # fn main() -> Result<()> {
     /// let clique = Clique::init_all(&Device::all()?)?;
-    /// EmulatorSettings::new().faults("hang=rank1@op1").apply_to(clique.ranks())?;
+    /// EmulatorSettings::new().with_faults("hang=rank1@op1").apply_to(clique.ranks())?;
     /// let sums = clique.spmd(|comm| {
     ///     let stream = Stream::new(comm.device())?;
     ///     let mut x = DeviceBuffer::from_slice(&stream, &[1.0])?;

@@ -26,7 +26,7 @@ impl Announced {
     #[cfg(any(feature = "mpi", feature = "pmix", test))]
     pub(super) fn serve(size: usize, name: Option<String>) -> Result<(Tcp, Self)> {
         let job = format!("{:016x}{:016x}", super::store::nonce(), super::store::nonce());
-        let serve = |at: &str| TcpPlace::new(at).job(job.as_str()).serve(size);
+        let serve = |at: &str| TcpPlace::new(at).with_job(job.as_str()).serve(size);
         let (server, hosts) = match name {
             None => (serve("127.0.0.1:0")?, Vec::new()),
             // At all addresses, of IPv6 and IPv4 if the host has both.
@@ -52,8 +52,9 @@ impl Announced {
         let mut last = None;
         let found = deadline.until(|| {
             for address in &self.addresses {
-                let place =
-                    TcpPlace::new(address.as_str()).job(self.job.as_str()).with_timeout(TRY.min(deadline.remaining()));
+                let place = TcpPlace::new(address.as_str())
+                    .with_job(self.job.as_str())
+                    .with_timeout(TRY.min(deadline.remaining()));
                 match place.connect(rank, size) {
                     Ok(store) => return Ok(Some(store)),
                     Err(error) => last = Some(error),
@@ -168,7 +169,7 @@ mod tests {
         let (server, announced) = Announced::serve(2, Some("localhost".to_owned())).unwrap();
         let mut announced = announced.beside();
         // Nobody listens there, and somebody else.
-        let stranger = TcpPlace::new("127.0.0.1:0").job("another").serve(2).unwrap();
+        let stranger = TcpPlace::new("127.0.0.1:0").with_job("another").serve(2).unwrap();
         announced.addresses.splice(0..0, ["127.0.0.1:9".to_owned(), stranger.address().to_owned()]);
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn who_finds_no_server_says_where_it_has_looked() {
-        let stranger = TcpPlace::new("127.0.0.1:0").job("another").serve(2).unwrap();
+        let stranger = TcpPlace::new("127.0.0.1:0").with_job("another").serve(2).unwrap();
         let at = stranger.address().to_owned();
         let announced = Announced { port: String::new(), job: "mine".to_owned(), addresses: vec![at.clone()] };
         let error = announced.reach("a test", 1, 2, Duration::from_millis(50)).unwrap_err();

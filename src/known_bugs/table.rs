@@ -104,7 +104,7 @@ pub(crate) const ENDLESS_WINDOWS: KnownBug = KnownBug {
            spins until the process ends; up to 2.28.9, messages between windows and later collectives in them hang or fail with an \
            illegal address (NVIDIA/nccl#1859)",
     status: BugStatus::WorkedAround,
-    how: "`alloc` gives memory of NCCL that is no window, and `window` makes none, unless `Config::force_windows` asks for windows all the \
+    how: "`alloc` gives memory of NCCL that is no window, and `window` makes none, unless `Config::with_force_windows` asks for windows all the \
           same; use 2.29.7 or newer to have them",
     place: "src/nccl/memory/publish.rs",
 };

@@ -99,7 +99,7 @@ impl Launch {
     /// ```
     /// # use gpucomm::{Launch, Launcher};
     /// # fn main() -> gpucomm::Result<()> {
-    /// let launch = Launch::new(0, 1, "tcp://127.0.0.1:0")?.local(0, 1)?;
+    /// let launch = Launch::new(0, 1, "tcp://127.0.0.1:0")?.with_local(0, 1)?;
     /// assert_eq!((launch.launcher(), launch.local_rank()), (Launcher::Explicit, Some(0)));
     /// # Ok(())
     /// # }
@@ -121,8 +121,8 @@ impl Launch {
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank that is none of `size`, and more ranks on a host than there are. [`Error::InvalidUsage`] once ranks have
     /// met.
-    pub fn local(self, rank: usize, size: usize) -> Result<Self> {
-        let operation = "Launch::local";
+    pub fn with_local(self, rank: usize, size: usize) -> Result<Self> {
+        let operation = "Launch::with_local";
         let Self { shared, timeout } = self;
         if shared.meets.have_begun() {
             return Err(Error::InvalidUsage { operation, reason: "the ranks have met already".to_owned() });
@@ -181,7 +181,7 @@ impl Launch {
     ///
     /// ```
     /// # fn main() -> gpucomm::Result<()> {
-    /// let launch = gpucomm::Launch::new(0, 4, "tcp://node-0:29500")?.local(0, 2)?;
+    /// let launch = gpucomm::Launch::new(0, 4, "tcp://node-0:29500")?.with_local(0, 2)?;
     /// assert_eq!((launch.local_rank(), launch.local_size()), (Some(0), Some(2)));
     /// # Ok(())
     /// # }

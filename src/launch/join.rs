@@ -27,7 +27,7 @@ impl Launch {
     /// # fn main() -> gpucomm::Result<()> {
     /// let launch = Launch::from_env()?;
     /// let exchange = launch.join()?;
-    /// let options = InitOptions { checked: true, ..InitOptions::default() };
+    /// let options = InitOptions::new().with_checked(true);
     /// // SAFETY: all ranks run this program, and so issue the same operations in the same order.
     /// let comm = unsafe { Communicator::init_rank_over(launch.device()?, &exchange, &options)? };
     /// assert!(comm.is_checked());
@@ -103,7 +103,8 @@ impl Shared {
             }
             Meeting::C10d { host, port, prefix, is_there } => {
                 let address = |host: &str| format!("{host}:{port}");
-                let place = C10dPlace::new(address(host)).prefix(prefix.as_str()).with_timeout(deadline.remaining());
+                let place =
+                    C10dPlace::new(address(host)).with_prefix(prefix.as_str()).with_timeout(deadline.remaining());
                 let own: Vec<_> =
                     listens_at(host, self.claim.is_on_one_host()).iter().map(|host| address(host)).collect();
                 // The server of rank 0 ends with it, that of another program does not.
@@ -138,9 +139,9 @@ struct Tcp<'a> {
 
 impl Tcp<'_> {
     fn place(&self, address: String, within: Duration) -> TcpPlace {
-        let place = TcpPlace::new(address).job(self.job).with_timeout(within);
+        let place = TcpPlace::new(address).with_job(self.job).with_timeout(within);
         #[cfg(feature = "secret")]
-        let place = self.secret.iter().fold(place, |place, secret| place.secret(secret.0.as_bytes()));
+        let place = self.secret.iter().fold(place, |place, secret| place.with_secret(secret.0.as_bytes()));
         let _ = self.secret;
         place
     }

@@ -3,7 +3,7 @@
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 use super::handle::Launch;
 #[cfg(feature = "nvshmem")]
-use crate::nvshmem::ContextBuilder;
+use crate::nvshmem::ContextOptions;
 #[cfg(feature = "nccl")]
 use crate::{
     error::Result,
@@ -35,7 +35,7 @@ impl Communicator {
     /// # Safety
     /// As [`Communicator::init_rank`].
     pub unsafe fn from_launch(launch: &Launch) -> Result<Self> {
-        let options = InitOptions { timeout: launch.timeout(), ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(launch.timeout());
         // SAFETY: the caller promises it.
         unsafe { Self::from_launch_with(launch, &options) }
     }
@@ -46,7 +46,7 @@ impl Communicator {
     /// # use gpucomm::{Communicator, Launch};
     /// # use gpucomm::nccl::{Config, InitOptions};
     /// # fn main() -> gpucomm::Result<()> {
-    /// let options = InitOptions { config: Config::new().max_ctas(8), ..InitOptions::default() };
+    /// let options = InitOptions::new().with_config(Config::new().with_max_ctas(8));
     /// let launch = Launch::from_env()?;
     /// // SAFETY: all ranks run this program, and so issue the same operations in the same order.
     /// let comm = unsafe { Communicator::from_launch_with(&launch, &options)? };
@@ -68,17 +68,17 @@ impl Communicator {
 }
 
 #[cfg(feature = "nvshmem")]
-impl ContextBuilder {
-    /// Ranks that a launcher has started become PEs: as [`exchange`](Self::exchange), with [theirs](Launch::join), each on its
-    /// [device](Launch::device), unless another one [was named](Self::device).
+impl ContextOptions {
+    /// Ranks that a launcher has started become PEs: as [`with_exchange`](Self::with_exchange), with [theirs](Launch::join), each on its
+    /// [device](Launch::device), unless another one [was named](Self::with_device).
     ///
     /// ```
     /// # use gpucomm::Launch;
-    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::nvshmem::{Context, ContextOptions};
     /// # fn main() -> gpucomm::Result<()> {
     /// let launch = Launch::from_env()?;
     /// // SAFETY: all PEs run this program.
-    /// let ctx = unsafe { Context::builder().launch(&launch)?.init()? };
+    /// let ctx = unsafe { Context::init(&ContextOptions::new().with_launch(&launch)?)? };
     /// assert_eq!((ctx.pe().0, ctx.n_pes()), (launch.rank(), launch.size()));
     /// ctx.close()?;
     /// # Ok(())
@@ -87,9 +87,9 @@ impl ContextBuilder {
     ///
     /// # Errors
     /// Those of [`Launch::join`] and [`Launch::device`].
-    pub fn launch(self, launch: &Launch) -> crate::error::Result<Self> {
+    pub fn with_launch(self, launch: &Launch) -> crate::error::Result<Self> {
         let exchange = launch.join()?;
-        let with_device = if self.has_device() { self } else { self.device(launch.find_device()?) };
-        Ok(with_device.exchange(&exchange))
+        let with_device = if self.has_device() { self } else { self.with_device(launch.find_device()?) };
+        Ok(with_device.with_exchange(&exchange))
     }
 }

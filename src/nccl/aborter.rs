@@ -51,7 +51,7 @@ impl Aborter {
 
     /// Wraps `ncclCommAbort`: stops all operations of this rank, wherever they are, and those of all other ranks of the communicator
     /// that live in this process, in a clique or not, and what was [split](super::Communicator::split) off from it; with
-    /// [`Config::split_share`](super::Config::split_share) also what it was split off from, and all that was split off from that.
+    /// [`Config::with_split_share`](super::Config::with_split_share) also what it was split off from, and all that was split off from that.
     ///
     /// Work that is on the device ends without its result, its stream goes on, and waits for that stream, and for what was
     /// to be written, return [`Error::Aborted`] with `reason`. What had ended before counts as failed, too, unless somebody

@@ -18,7 +18,7 @@ impl Communicator {
     ///
     /// Up to [`SYMMETRIC_UP_TO`](super::SYMMETRIC_UP_TO) bytes it is a window ([`CommBuffer::is_window`]), where ranks reach each other's memory and
     /// NCCL is 2.29.7 or newer; before, windows have bugs that nothing goes around, see
-    /// [`Config::force_windows`](super::Config::force_windows). That is what is fastest, as far as it was measured; who knows better says so in
+    /// [`Config::with_force_windows`](super::Config::with_force_windows). That is what is fastest, as far as it was measured; who knows better says so in
     /// the type: [`Communicator::alloc_symmetric`], [`Communicator::alloc_local`].
     ///
     /// All ranks call it, with the same `len`. The first use by `stream` costs nothing, other streams wait for it. Windows that all ranks have

@@ -82,7 +82,7 @@ impl Clique {
     /// # use gpucomm::{Clique, Device};
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
-    /// let options = InitOptions { timeout: Duration::from_secs(30), ..InitOptions::default() };
+    /// let options = InitOptions::new().with_timeout(Duration::from_secs(30));
     /// let clique = Clique::init_all_with(&Device::all()?, &options)?;
     /// assert_eq!(clique.rank(0).timeout(), Duration::from_secs(30));
     /// # Ok(())

@@ -30,7 +30,7 @@ impl Communicator {
     /// # clique.spmd(|comm| {
     /// # let stream = &Stream::new(comm.device())?;
     /// # let mut x = DeviceBuffer::from_slice(stream, &[1u8; 8])?;
-    /// let few = CallConfig::new().max_ctas(2);
+    /// let few = CallConfig::new().with_max_ctas(2);
     /// comm.configured(&few).broadcast(InPlace(&mut x), 0, stream)?;
     /// # stream.synchronize()
     /// # })?;
@@ -53,7 +53,7 @@ impl<'a> Group<'a> {
     /// # clique.spmd(|comm| {
     /// # let stream = &Stream::new(comm.device())?;
     /// # let mut x = DeviceBuffer::from_slice(stream, &[1u8; 8])?;
-    /// let few = CallConfig::new().max_ctas(2);
+    /// let few = CallConfig::new().with_max_ctas(2);
     /// group(|g| g.configured(comm, &few).broadcast(InPlace(&mut x), 0, stream))?;
     /// # stream.synchronize()
     /// # })?;

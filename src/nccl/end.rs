@@ -33,7 +33,7 @@ impl Communicator {
     /// NCCL frees the ranks of a process together, when the last of them ends, and then waits for everything on their devices. Where other
     /// communicators are active there, such as the one that this was split off from, a rank waits up to 100 ms for the others of its
     /// process to come here as well, and no longer than a second for NCCL, which goes on by itself: what holds it up may wait for this
-    /// rank. Where others share its resources ([`Config::split_share`](super::Config::split_share)), NCCL frees it with the last of them,
+    /// rank. Where others share its resources ([`Config::with_split_share`](super::Config::with_split_share)), NCCL frees it with the last of them,
     /// which is not waited for.
     ///
     /// ```

@@ -30,7 +30,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Unsupported`] with an older NCCL; [`Error::InvalidArgument`] for no ranks; [`Error::InvalidUsage`] where an invitation is open,
-    /// where it was split, and [shares its resources](super::Config::split_share) with its parts, where `NCCL_COMM_ID` is set, in a group, and
+    /// where it was split, and [shares its resources](super::Config::with_split_share) with its parts, where `NCCL_COMM_ID` is set, in a group, and
     /// within a host function; why the communicator has ended, or is not active; what NCCL says:
     /// it is aborted then.
     ///

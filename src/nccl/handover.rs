@@ -104,7 +104,7 @@ impl Communicator {
     /// # Errors
     /// [`InvalidUsage`](crate::Error::InvalidUsage) where memory is registered with it, as a window or otherwise: that of what was dropped is
     /// taken away by [`Communicator::reclaim`], what was forgotten never is; where there are graphs with operations of it; where it [shares
-    /// its resources](super::Config::split_share); and within a host function. [`Timeout`](crate::Error::Timeout) where its work is not done; why it has failed or was aborted. It is
+    /// its resources](super::Config::with_split_share); and within a host function. [`Timeout`](crate::Error::Timeout) where its work is not done; why it has failed or was aborted. It is
     /// dropped then, and so closed or aborted.
     pub fn into_raw(self) -> Result<sys::ncclComm_t> {
         let deadline = Deadline::after(self.timeout());

@@ -123,7 +123,7 @@ impl Invitation {
         let Self { id, key, size, rank, local } = self;
         let (_clique, options) = match local {
             Some(Local { clique, config, timeout, .. }) => {
-                (Some(clique), InitOptions { config, timeout, checked: false })
+                (Some(clique), InitOptions::new().with_config(config).with_timeout(timeout).with_checked(false))
             }
             None => (None, options.cloned().unwrap_or_default()),
         };

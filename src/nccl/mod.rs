@@ -53,7 +53,7 @@
 //! processes that wait for them complete on what was never sent, without an error. A process that dies does no such thing: then the
 //! others wait until their deadlines. So let no process act on a result, by writing a checkpoint, say, before all have told each other,
 //! by other means than the communicator, that none has aborted since the last such point; and give all of them the same deadlines. A checked
-//! communicator ([`InitOptions::checked`]) tells the others of an abort, a moment later: that makes the gap narrower, and does not close it.
+//! communicator ([`InitOptions::with_checked`]) tells the others of an abort, a moment later: that makes the gap narrower, and does not close it.
 //!
 //! To recover, in one call: [`Communicator::recover`] across processes, [`Clique::recover`] in one; by hand: drop the buffers of the old
 //! communicator, abort or drop it, make a new one, on the same streams if you like. Fill, broadcast or copy into the buffers what they

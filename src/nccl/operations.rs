@@ -136,7 +136,7 @@ macro_rules! operations {
         /// use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream, group};
         ///
         /// # if gpucomm::nccl::version()? < gpucomm::version::Version::new(2, 31, 2) { return Ok(()) }
-        /// let few = CallConfig::new().max_ctas(2);
+        /// let few = CallConfig::new().with_max_ctas(2);
         /// let clique = Clique::init_all(&Device::all()?)?;
         /// clique.spmd(|comm| {
         ///     let stream = &Stream::new(comm.device())?;

@@ -47,7 +47,7 @@ const OPERATION: &str = "Communicator::begin_rank";
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (rank, size, ids) = (0, 1, [UniqueId::new()?, UniqueId::new()?]);
 /// # let load_weights = || {};
-/// let options = InitOptions { timeout: Duration::from_secs(60), ..InitOptions::default() };
+/// let options = InitOptions::new().with_timeout(Duration::from_secs(60));
 /// let device = Device::new(0)?;
 /// // SAFETY: all ranks run this program, and so issue the same operations.
 /// let begin = |id| unsafe { Communicator::begin_rank(device, size, id, rank, &options) };

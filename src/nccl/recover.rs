@@ -39,7 +39,7 @@ impl Communicator {
     ///
     /// A rank whose device is lost [withdraws](Exchange::withdraw): it gets that error, and the others go on without it.
     ///
-    /// Unless the communicator is [checked](crate::nccl::InitOptions::checked), nobody who waits for the work of a rank is told that it has died: such a wait ends at its deadline, which is
+    /// Unless the communicator is [checked](crate::nccl::InitOptions::with_checked), nobody who waits for the work of a rank is told that it has died: such a wait ends at its deadline, which is
     /// [`default_timeout`](crate::default_timeout), five minutes, where neither [`set_default_timeout`](crate::set_default_timeout) nor the call
     /// says less. Who is to know sooner has a thread wait for the others in `exchange`, which gets [`Error::Departed`] at once, and
     /// [abort](Self::aborter) the communicator.
@@ -114,7 +114,8 @@ impl Communicator {
             let of = |(rank, size)| format!("rank {rank} of {size}");
             return Err(Error::argument(OPERATION, "exchange", of(own), of(other)));
         }
-        let options = InitOptions { timeout: self.timeout(), config: inner.local_ranks.config(), checked: false };
+        let options =
+            InitOptions::new().with_timeout(self.timeout()).with_config(inner.local_ranks.config()).with_checked(false);
         let is_checked = inner.validation.over_exchange().is_some();
         let device = self.device();
         let cause = aborted(format!("rank {} recovers", self.rank()));
@@ -239,8 +240,10 @@ impl Clique {
         for &rank in without {
             first.inner().check_rank(OPERATION, "without", rank)?;
         }
-        let options =
-            InitOptions { timeout: first.timeout(), config: first.inner().local_ranks.config(), checked: false };
+        let options = InitOptions::new()
+            .with_timeout(first.timeout())
+            .with_config(first.inner().local_ranks.config())
+            .with_checked(false);
         let left = self.ranks().iter().filter(|comm| !without.contains(&comm.rank()));
         let left: Vec<_> = left.map(|comm| (comm.rank(), comm.device())).collect();
         if left.is_empty() {
@@ -272,7 +275,7 @@ mod tests {
         let run = |rank: usize| {
             let exchange = Exchange::join(place.store(rank).unwrap()).unwrap();
             for checked in [true, false, true] {
-                let options = InitOptions { checked, ..InitOptions::default() };
+                let options = InitOptions::new().with_checked(checked);
                 let (comm, view) = begin_again(Device::new(rank).unwrap(), &exchange, &options).unwrap();
                 assert_eq!((comm.size(), view.size(), comm.is_checked()), (2, 2, checked));
             }

@@ -40,7 +40,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Timeout`](crate::Error::Timeout) where it has not stopped within [`Communicator::timeout`]: it goes on stopping, and can be
-    /// dropped. [`Error::InvalidUsage`](crate::Error::InvalidUsage) where it [shares its resources](super::Config::split_share), as all would be stopped that do, and within a
+    /// dropped. [`Error::InvalidUsage`](crate::Error::InvalidUsage) where it [shares its resources](super::Config::with_split_share), as all would be stopped that do, and within a
     /// host function. Why it has ended.
     ///
     /// # Examples
@@ -175,7 +175,7 @@ impl Communicator {
     /// [`Error::Timeout`](crate::Error::Timeout) where a rank does not come, or what was enqueued is not done, within [`Communicator::timeout`]: in a clique,
     /// and where ranks are [checked](Communicator::is_checked), nothing has happened then, unless their store does not say so in time: that ends the
     /// communicator. [`Error::Disagreement`](crate::Error::Disagreement) where such ranks leave out other ranks, or one has left; what NCCL says: the communicator is aborted then, with all its ranks in this process. [`Error::InvalidArgument`](crate::Error::InvalidArgument) where `without` has no rank, one
-    /// twice, this one, or one that there is not. [`Error::InvalidUsage`](crate::Error::InvalidUsage) where [`Config::shrink_share`](super::Config::shrink_share) is set, and it was not revoked.
+    /// twice, this one, or one that there is not. [`Error::InvalidUsage`](crate::Error::InvalidUsage) where [`Config::with_shrink_share`](super::Config::with_shrink_share) is set, and it was not revoked.
     ///
     /// # Examples
     /// ```

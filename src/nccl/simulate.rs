@@ -43,7 +43,7 @@ const OPERATION: &str = "simulate";
 /// a group; for messages, and all_to_all, gather and scatter, which NCCL makes messages of: it estimates none, but keeps them for the next group;
 /// from 2.29.2 on for broadcasts from several roots in one communicator, which is what `all_gather_v` is made of, for the same reason; for a
 /// communicator of one rank, for which NCCL copies at once; and for several communicators that
-/// [share their resources](super::Config::split_share). [`Disagreement`](crate::Error::Disagreement) and [`Timeout`](crate::Error::Timeout) as
+/// [share their resources](super::Config::with_split_share). [`Disagreement`](crate::Error::Disagreement) and [`Timeout`](crate::Error::Timeout) as
 /// the collectives; what NCCL says.
 pub fn simulate<'env>(record: impl FnOnce(&mut Group<'env>) -> Result<()>) -> Result<Option<Duration>> {
     version::needs(OPERATION, Version::new(2, 22, 3))?;

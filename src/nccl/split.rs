@@ -21,7 +21,7 @@ impl Communicator {
     /// no promise. The parts of a communicator that was made by [`Communicator::init_rank`] rest on the promise that was given there.
     ///
     /// A part has the options of the communicator that it comes from, and its timeout. It may be split again, and either may be closed or
-    /// dropped first. It shares nothing with it, unless [`Config::split_share`](super::Config::split_share) says so. Aborting a
+    /// dropped first. It shares nothing with it, unless [`Config::with_split_share`](super::Config::with_split_share) says so. Aborting a
     /// communicator, or a failure of it, ends all that came from it; not the other way round, unless they share.
     /// A [`CommBuffer`](super::CommBuffer) is for the communicator that has allocated it, and no other.
     ///

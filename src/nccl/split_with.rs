@@ -38,7 +38,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::split`]. [`Error::Disagreement`](crate::Error::Disagreement) where ranks of a part in a clique pass something else, or one
     /// of them calls [`Communicator::split`]. [`Error::InvalidArgument`](crate::Error::InvalidArgument) for what NCCL does not take, and
-    /// where [`Config::split_share`] or [`Config::shrink_share`](super::Config::shrink_share) differ from this communicator's: those that share
+    /// where [`Config::with_split_share`] or [`Config::with_shrink_share`](super::Config::with_shrink_share) differ from this communicator's: those that share
     /// with each other are looked after together, so what is made of one that shares nothing shares nothing either.
     ///
     /// # Examples
@@ -49,7 +49,7 @@ impl Communicator {
     /// use gpucomm::{Clique, Device};
     ///
     /// let clique = Clique::init_all(&Device::all()?[..4])?;
-    /// let few = Config::new().min_ctas(1).max_ctas(2);
+    /// let few = Config::new().with_min_ctas(1).with_max_ctas(2);
     /// clique.spmd(|comm| {
     ///     let pair = comm.split_with(Some(comm.rank() / 2), comm.rank(), &few)?.expect("every rank is in a pair");
     ///     assert_eq!(pair.size(), 2);
@@ -79,7 +79,7 @@ impl Communicator {
     ///
     /// # if Device::count().is_ok_and(|count| count < 3) { return Ok(()) }
     /// let clique = Clique::init_all(&Device::all()?[..3])?;
-    /// let config = Config::new().comm_name("the rest")?;
+    /// let config = Config::new().with_comm_name("the rest")?;
     /// let sizes = clique.spmd(|comm| match comm.rank() {
     ///     1 => Ok(0),
     ///     _ => Ok(comm.shrink_with(&[1], &config)?.size()),
@@ -111,7 +111,7 @@ impl Revoked<'_> {
     /// # use gpucomm::nccl::Config;
     /// let clique = Clique::init_all(&Device::all()?)?;
     /// # if clique.size() < 2 { return Ok(()) }
-    /// let config = Config::new().comm_name("without the first")?;
+    /// let config = Config::new().with_comm_name("without the first")?;
     /// clique.spmd(|comm| {
     ///     let revoked = comm.revoke("rank 0 is too slow")?;
     ///     if comm.rank() > 0 {
@@ -137,7 +137,7 @@ impl Revoked<'_> {
     /// # use gpucomm::{Clique, Device};
     /// # use gpucomm::nccl::Config;
     /// let clique = Clique::init_all(&Device::all()?)?;
-    /// let config = Config::new().max_ctas(4);
+    /// let config = Config::new().with_max_ctas(4);
     /// let sizes = clique.spmd(|comm| {
     ///     let revoked = comm.revoke("to be divided")?;
     ///     let part = revoked.split_with(Some(comm.rank() % 2), comm.rank(), &config)?.expect("a part");
@@ -171,7 +171,7 @@ impl Clique {
     ///
     /// let clique = Clique::init_all(&Device::all()?[..4])?;
     /// // The first half does most of the work.
-    /// let config = |half| if half == 0 { Config::new() } else { Config::new().max_ctas(2) };
+    /// let config = |half| if half == 0 { Config::new() } else { Config::new().with_max_ctas(2) };
     /// let halves = clique.split_with(|rank| Some((rank / 2, rank)), config)?;
     /// assert_eq!(halves[&1].size(), 2);
     /// # Ok(())
@@ -209,7 +209,7 @@ impl Clique {
     /// # use gpucomm::nccl::Config;
     /// let clique = Clique::init_all(&Device::all()?)?;
     /// # if clique.size() < 2 { return Ok(()) }
-    /// let rest = clique.shrink_with(&[0], &Config::new().max_ctas(8))?;
+    /// let rest = clique.shrink_with(&[0], &Config::new().with_max_ctas(8))?;
     /// assert_eq!(rest.size(), clique.size() - 1);
     /// # Ok(())
     /// # }

@@ -62,7 +62,7 @@ impl Communicator {
     /// - all call `Communicator::prepare_one_sided` in the same order among them; and a rank drops a window only after it has
     ///   waited, by `Communicator::wait_signal`, for every put into its part;
     /// - all call [`Communicator::split`] in the same order among them; and what is promised here holds for each of the parts. Where these
-    ///   share their resources ([`Config::split_share`](super::Config::split_share)), any two ranks issue what they do with each other on
+    ///   share their resources ([`Config::with_split_share`](super::Config::with_split_share)), any two ranks issue what they do with each other on
     ///   the communicator and on the parts in one order;
     /// - the same goes for [`Communicator::shrink`], which all call that are not left out, with the same ranks, and for what comes of a
     ///   [revoked](Communicator::revoke) communicator. All that call [`Communicator::recover`] do so with an exchange of these very ranks, in
@@ -103,7 +103,7 @@ impl Communicator {
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (rank, size, id) = (0, 1, UniqueId::new()?);
-    /// let options = InitOptions { timeout: Duration::from_secs(60), ..InitOptions::default() };
+    /// let options = InitOptions::new().with_timeout(Duration::from_secs(60));
     /// // SAFETY: all ranks run this program, and so issue the same operations.
     /// let comm = unsafe { Communicator::init_rank_with(Device::new(0)?, size, &id, rank, &options)? };
     /// assert_eq!(comm.timeout(), Duration::from_secs(60));
@@ -133,7 +133,7 @@ impl Communicator {
     /// whether they are checked.
     ///
     /// # Checked mode
-    /// With [`InitOptions::checked`], or where `GPUCOMM_CHECKED` is 1 in the environment, on all ranks or on none, they also compare what
+    /// With [`InitOptions::with_checked`], or where `GPUCOMM_CHECKED` is 1 in the environment, on all ranks or on none, they also compare what
     /// they do, as the ranks of a [`Clique`](super::Clique) do: before a collective, a group, a split, an allocation or the launch of a graph
     /// is launched, a rank tells the others what it is about to do, over the exchange, and waits for them to come to the same.
     ///
@@ -172,7 +172,7 @@ impl Communicator {
     ///
     /// /// Ranks that reduce as many elements as their rank says.
     /// fn one(device: Device, exchange: &Exchange) -> Result<()> {
-    ///     let options = InitOptions { checked: true, ..InitOptions::default() };
+    ///     let options = InitOptions::new().with_checked(true);
     ///     // SAFETY: what the ranks do is compared, and what is not compared all do alike, as all run this program.
     ///     let comm = unsafe { Communicator::init_rank_over(device, exchange, &options)? };
     ///     let stream = Stream::new(device)?;

@@ -92,7 +92,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) with an older NCCL, and with `NCCL_DISABLE_MEM_MANAGER=1`;
-    /// [`Error::InvalidUsage`](crate::Error::InvalidUsage) where it [shares its resources](super::Config::split_share), in a group, within a
+    /// [`Error::InvalidUsage`](crate::Error::InvalidUsage) where it [shares its resources](super::Config::with_split_share), in a group, within a
     /// host function, and within the closure of a capture on the device of any rank of this process;
     /// [`Error::Timeout`](crate::Error::Timeout) where what was enqueued, or is captured by other threads, is not done within
     /// [`Communicator::timeout`], and nothing has happened; where a rank does not come within it the communicator is aborted.

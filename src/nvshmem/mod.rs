@@ -1,6 +1,6 @@
 //! NVSHMEM: memory that all processing elements (PEs) have in common, and what they do with each other's.
 //!
-//! One process is one PE, on one device. [`Context::builder`] starts it; memory that is [allocated](Context::alloc) by all PEs
+//! One process is one PE, on one device. [`Context::init`] starts it; memory that is [allocated](Context::alloc) by all PEs
 //! together is *symmetric*: any PE puts to it and gets from it on any other, without that one taking part.
 //!
 //! # What is safe
@@ -10,7 +10,7 @@
 //! process is checked before: the PE, the bounds, whether an operand is symmetric, whether it can be reached.
 //!
 //! Calls that all PEs make together are *collective*, and come in one order on all of them. That is what
-//! [`ContextBuilder::init`] is unsafe for: no PE can see what the others do.
+//! [`Context::init`] is unsafe for: no PE can see what the others do.
 //!
 //! # What waits
 //!
@@ -18,7 +18,7 @@
 //! ([`Team::on`]).
 //!
 //! What is enqueued on a stream is waited for with a deadline, as all streams are. Where a thread is inside the library, which waits for other
-//! PEs for ever, a [watchdog](ContextBuilder::watchdog) says who is missing, as far as it knows, and ends the process with the code
+//! PEs for ever, a [watchdog](ContextOptions::with_watchdog) says who is missing, as far as it knows, and ends the process with the code
 //! [`WATCHDOG_EXIT_CODE`]. A stream that waits in vain, for a signal for example, is [`Error::Timeout`](crate::Error::Timeout), of whoever waits for the stream, which
 //! does not know for which operation.
 //!
@@ -30,13 +30,13 @@
 //! sees to it that nobody's next signal comes before that.
 //!
 //! ```
-//! # use gpucomm::nvshmem::{Comparison, Context, Pe, SignalOp, ContextUniqueId};
+//! # use gpucomm::nvshmem::{Comparison, Context, ContextOptions, Pe, SignalOp, ContextUniqueId};
 //! # use gpucomm::{Device, Stream};
 //! # fn main() -> gpucomm::Result<()> {
 //! # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 //! # let stream = Stream::new(device)?;
 //! # // SAFETY: the only PE.
-//! # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+//! # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 //! // Cells with one of the left neighbour before them: its last one.
 //! let (mut cells, mut came) = (ctx.alloc::<f32>(9)?, ctx.alloc_signals(1)?);
 //! cells.as_slice_mut().slice_mut(1..).fill(&stream, 1.5)?;
@@ -92,9 +92,9 @@ pub use collectives::team_reduce::TeamReduce;
 pub use kernels::launch::LaunchShape;
 #[cfg(nvshmem_ge_3_8)]
 pub use kernels::queue_pairs::QueuePair;
-pub use life::builder::ContextBuilder;
 pub use life::context::{Context, Leaks};
 pub use life::on_stream::OnStream;
+pub use life::options::ContextOptions;
 pub use life::unique_id::ContextUniqueId;
 pub use memory::buffer::SymmetricBuffer;
 pub use memory::local::{AsLocal, AsLocalMut};

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// A lane: its requests keep their order, whatever goes on in other lanes. One task of each process submits to it, say, or several that agree on an
 /// order.
 ///
-/// Where the world has a sequencer ([`WorldOptions::sequenced`](super::WorldOptions::sequenced)), all ranks take the requests of all lanes in one order, in whatever order
+/// Where the world has a sequencer ([`WorldOptions::with_sequenced`](super::WorldOptions::with_sequenced)), all ranks take the requests of all lanes in one order, in whatever order
 /// their tasks come to them.
 ///
 /// ```
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 /// use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 ///
 /// # fn main() -> Result<()> {
-/// let options = WorldOptions { sequenced: true, ..WorldOptions::default() };
-/// let world = World::with(&Device::all()?, options)?;
+/// let options = WorldOptions::new().with_sequenced(true);
+/// let world = World::new_with(&Device::all()?, &options)?;
 /// std::thread::scope(|scope| {
 ///     let tasks: Vec<_> = ["gradients", "metrics"].map(|name| {
 ///         let world = &world;
@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 ///             // The tasks come to the ranks as it happens.
 ///             for rank in world.ranks() {
 ///                 let x = DeviceBuffer::from_slice(&Stream::new(rank.device())?, &[1u32; 3])?;
-///                 answers.push(rank.lane(&lane).all_reduce(InPlace(x), ReduceOp::Sum));
+///                 answers.push(rank.with_lane(&lane).all_reduce(InPlace(x), ReduceOp::Sum));
 ///             }
 ///             for answer in answers {
 ///                 answer.wait()?;

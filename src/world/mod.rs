@@ -167,8 +167,8 @@
 //! }
 //!
 //! fn main() -> gpucomm::Result<()> {
-//!     let options = WorldOptions { completion: Arc::new(Mine), ..WorldOptions::default() };
-//!     let world = World::with(&Device::all()?, options)?;
+//!     let options = WorldOptions::new().with_completion(Arc::new(Mine));
+//!     let world = World::new_with(&Device::all()?, &options)?;
 //!     world.submit(world.ranks().iter().map(|_| requests::barrier())).wait()?;
 //!     Ok(())
 //! }
@@ -177,8 +177,8 @@
 //! # Order
 //!
 //! The requests of a rank are done in the order in which they were submitted. All ranks must have collectives in one order: of several tasks that
-//! submit to several ranks each takes a [`Lane`] of its own, and the world has a [sequencer](WorldOptions::sequenced), or they ask all ranks at once
-//! ([`World::submit`]). Where the order differs, ranks of one process, and those of [checked](crate::nccl::InitOptions::checked) communicators, are told
+//! submit to several ranks each takes a [`Lane`] of its own, and the world has a [sequencer](WorldOptions::with_sequenced), or they ask all ranks at once
+//! ([`World::submit`]). Where the order differs, ranks of one process, and those of [checked](crate::nccl::InitOptions::with_checked) communicators, are told
 //! so by name ([`Error::Disagreement`](crate::Error::Disagreement)).
 //!
 //! How requests are submitted, by whom they are awaited, and for all ranks at once:
@@ -192,7 +192,7 @@
 //!     let world = World::new(&Device::all()?)?;
 //!     let size = world.size();
 //!     // A rank may be told how requests are to be submitted.
-//!     let rank = world.rank(0)?.lane(&Lane::new("maintenance")).overflow(Overflow::Refuse);
+//!     let rank = world.rank(0)?.with_lane(&Lane::new("maintenance")).with_overflow(Overflow::Refuse);
 //!     assert_eq!(rank.generation(), 1);
 //!     let answers = world.barrier().into_answers().map_err(gpucomm::Error::from)?;
 //!     assert_eq!(answers.len(), size);
@@ -227,7 +227,7 @@
 //! Where a communicator has failed, a device or a process is lost, work is late, or one of several ranks could not enqueue what others may have, the
 //! generation of the world ends. That a process is lost the store of the exchange tells, most within milliseconds, but those of [PyTorch](crate::exchange::C10dPlace) not at
 //! all: there it is seen when a request is late, and again by those who wait for it to rebuild the world, until the timeout of
-//! [`WorldOptions::init`]. Under `gpucomm run` and `torchrun` the variable `GPUCOMM_STORE=tcp://host:port` chooses a store that tells. All of its requests are
+//! [`WorldOptions::with_init`]. Under `gpucomm run` and `torchrun` the variable `GPUCOMM_STORE=tcp://host:port` chooses a store that tells. All of its requests are
 //! answered, with their buffers, here and, over an [exchange](World::join), in the other processes. [`World::health`] and [`World::watch`] tell of it. [`World::rebuild`],
 //! or [`Rebuild::Automatic`], makes the next one, of the same ranks or of those that are left. A [`Rank`] of a generation that has ended refuses
 //! what is submitted to it ([`Reason::Stale`]).
@@ -245,7 +245,7 @@
 //!
 //! A world that is dropped, closed or rebuilt by the thread of a rank waits for that thread, and gives up after its grace.
 //!
-//! Each process has a thread for the world, and two for each of its ranks. Nobody who is slow holds up the thread of a rank: its queue is [bounded](WorldOptions::queue), and who submits more
+//! Each process has a thread for the world, and two for each of its ranks. Nobody who is slow holds up the thread of a rank: its queue is [bounded](WorldOptions::with_queue), and who submits more
 //! waits, awaits [room](Rank::room), or is [refused](Overflow).
 
 mod answer;

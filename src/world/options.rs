@@ -75,42 +75,94 @@ pub enum Rebuild {
 ///     longest: Duration::from_secs(10),
 ///     attempts: 5,
 /// };
-/// let options = WorldOptions { queue: 64, overflow: Overflow::Refuse, rebuild, ..WorldOptions::default() };
-/// let world = World::with(&Device::all()?, options)?;
+/// let options = WorldOptions::new().with_queue(64).with_overflow(Overflow::Refuse).with_rebuild(rebuild);
+/// let world = World::new_with(&Device::all()?, &options)?;
 /// # drop(world);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct WorldOptions {
-    /// How many requests may wait for each rank, at least 1. 1024. A world that is made with 0 is refused:
-    /// [`Error::InvalidArgument`].
-    pub queue: usize,
-    /// What becomes of those for which there is no room.
-    pub overflow: Overflow,
-    /// How it is found out that a request is done. [`Polling`], every 50 µs.
-    pub completion: Arc<dyn Completion>,
-    /// How long a request may take, from where it is submitted. One that takes longer brings the world down, as other ranks may have begun
-    /// it; where there is but one rank, only if it has begun. The [default timeout](crate::default_timeout).
-    pub timeout: Duration,
-    /// How long the thread of a rank looks for a request before it sleeps: what comes meanwhile is enqueued some microseconds earlier. Meanwhile it
-    /// looks as often whether a request is done that is [polled](Polling). Zero.
-    pub spin: Duration,
-    /// Whether the ranks take requests of all [lanes](super::Lane) in one order. `false`.
-    pub sequenced: bool,
-    /// What becomes of requests while the world is down.
-    pub while_down: WhileDown,
-    /// When it is rebuilt.
-    pub rebuild: Rebuild,
-    /// What the communicators are started with. Those of several processes are checked where this says so.
-    pub init: InitOptions,
+    pub(super) queue: usize,
+    pub(super) overflow: Overflow,
+    pub(super) completion: Arc<dyn Completion>,
+    pub(super) timeout: Duration,
+    pub(super) spin: Duration,
+    pub(super) sequenced: bool,
+    pub(super) while_down: WhileDown,
+    pub(super) rebuild: Rebuild,
+    pub(super) init: InitOptions,
 }
 
 impl WorldOptions {
+    /// Returns the default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how many requests may wait for each rank, at least 1. 1024 by default. A world that is made with 0 is refused:
+    /// [`Error::InvalidArgument`].
+    pub fn with_queue(mut self, requests: usize) -> Self {
+        self.queue = requests;
+        self
+    }
+
+    /// Sets what becomes of requests for which there is no room.
+    pub fn with_overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = overflow;
+        self
+    }
+
+    /// Sets how the world finds out that a request is done. [`Polling`], every 50 µs, by default.
+    pub fn with_completion(mut self, completion: Arc<dyn Completion>) -> Self {
+        self.completion = completion;
+        self
+    }
+
+    /// Sets how long a request may take, from where it is submitted. One that takes longer brings the world down, as other ranks may
+    /// have begun it; if there is only one rank, only if it has begun. The [default timeout](crate::default_timeout) by default.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets how long the thread of a rank looks for a request before it sleeps: what comes meanwhile is enqueued some microseconds
+    /// earlier. Meanwhile it looks as often whether a request is done that is [polled](Polling). Zero by default.
+    pub fn with_spin(mut self, spin: Duration) -> Self {
+        self.spin = spin;
+        self
+    }
+
+    /// Sets whether the ranks take requests of all [lanes](super::Lane) in one order. `false` by default.
+    pub fn with_sequenced(mut self, sequenced: bool) -> Self {
+        self.sequenced = sequenced;
+        self
+    }
+
+    /// Sets what becomes of requests while the world is down.
+    pub fn with_while_down(mut self, while_down: WhileDown) -> Self {
+        self.while_down = while_down;
+        self
+    }
+
+    /// Sets when the world is rebuilt.
+    pub fn with_rebuild(mut self, rebuild: Rebuild) -> Self {
+        self.rebuild = rebuild;
+        self
+    }
+
+    /// Sets the options that the communicators are started with. Those of several processes are checked if
+    /// [`InitOptions::with_checked`] says so.
+    pub fn with_init(mut self, init: InitOptions) -> Self {
+        self.init = init;
+        self
+    }
+
     /// Returns the error of options with which no world is made.
     pub(super) fn check(&self) -> Result<()> {
         if self.queue == 0 {
-            return Err(Error::argument("World", "WorldOptions::queue", "room for at least 1 request", 0));
+            return Err(Error::argument("World", "WorldOptions::with_queue", "room for at least 1 request", 0));
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ use crate::lock::MutexGuard;
 /// let mut answers = Vec::new();
 /// for rank in world.ranks() {
 ///     let x = DeviceBuffer::from_slice(&Stream::new(rank.device())?, &[rank.rank() as u32; 10])?;
-///     let rank = rank.with_timeout(Duration::from_secs(30)).completion(Arc::new(HostCallback));
+///     let rank = rank.with_timeout(Duration::from_secs(30)).with_completion(Arc::new(HostCallback));
 ///     answers.push(rank.all_reduce(InPlace(x), ReduceOp::Max));
 /// }
 /// for answer in answers {
@@ -110,7 +110,7 @@ impl Rank {
 
     /// The same, whose requests go through a lane.
     #[must_use]
-    pub fn lane(mut self, lane: &Lane) -> Self {
+    pub fn with_lane(mut self, lane: &Lane) -> Self {
         Arc::make_mut(&mut self.terms).lane = Some(lane.clone());
         self
     }
@@ -124,14 +124,14 @@ impl Rank {
 
     /// The same, whose requests are found to be done in this way.
     #[must_use]
-    pub fn completion(mut self, completion: Arc<dyn Completion>) -> Self {
+    pub fn with_completion(mut self, completion: Arc<dyn Completion>) -> Self {
         Arc::make_mut(&mut self.terms).completion = Watcher::new(completion);
         self
     }
 
     /// The same, which does so with requests for which there is no room.
     #[must_use]
-    pub fn overflow(mut self, overflow: Overflow) -> Self {
+    pub fn with_overflow(mut self, overflow: Overflow) -> Self {
         Arc::make_mut(&mut self.terms).waits = overflow == Overflow::Wait;
         self
     }
@@ -153,7 +153,7 @@ impl Rank {
 
     /// Submits a request: one of this crate, of your own, or several as a group, in a tuple or a list.
     ///
-    /// It is checked first, and refused where it is wrong. Where its queue is full, this waits, or refuses it, as [`Rank::overflow`] says.
+    /// It is checked first, and refused where it is wrong. Where its queue is full, this waits, or refuses it, as [`Rank::with_overflow`] says.
     pub fn submit<R: Request>(&self, request: R) -> Answer<R::Back> {
         self.hand_in(request, Ticket::default(), false, None)
     }

@@ -50,14 +50,14 @@ impl World {
     /// # Errors
     /// Those of [`Clique::init_all`]; [`Error::InvalidUsage`] where a thread cannot be started.
     pub fn new(devices: &[Device]) -> Result<Self> {
-        Self::with(devices, WorldOptions::default())
+        Self::new_with(devices, &WorldOptions::default())
     }
 
     /// The same with options.
     ///
     /// # Errors
-    /// As there; [`Error::InvalidArgument`] for a [queue](WorldOptions::queue) without room.
-    pub fn with(devices: &[Device], options: WorldOptions) -> Result<Self> {
+    /// As there; [`Error::InvalidArgument`] for a [queue](WorldOptions::with_queue) without room.
+    pub fn new_with(devices: &[Device], options: &WorldOptions) -> Result<Self> {
         options.check()?;
         let clique = Clique::init_all_with(devices, &options.init)?;
         Self::of_clique(clique, options)
@@ -71,7 +71,7 @@ impl World {
     ///
     /// # fn main() -> gpucomm::Result<()> {
     /// let clique = Clique::init_all(&Device::all()?)?;
-    /// let world = World::of_clique(clique, WorldOptions::default())?;
+    /// let world = World::of_clique(clique, &WorldOptions::default())?;
     /// world.barrier().wait()?;
     /// # Ok(())
     /// # }
@@ -79,8 +79,8 @@ impl World {
     ///
     /// # Errors
     /// [`Error::InvalidUsage`] where a thread cannot be started; what CUDA says of streams;
-    /// [`Error::InvalidArgument`] for a [queue](WorldOptions::queue) without room.
-    pub fn of_clique(clique: Clique, options: WorldOptions) -> Result<Self> {
+    /// [`Error::InvalidArgument`] for a [queue](WorldOptions::with_queue) without room.
+    pub fn of_clique(clique: Clique, options: &WorldOptions) -> Result<Self> {
         options.check()?;
         Self::start(clique.into_ranks(), options, Source::Here)
     }
@@ -96,7 +96,7 @@ impl World {
     /// # let (rank, size) = (0, 1);
     /// // SAFETY: all ranks run this program.
     /// let comm = unsafe { Communicator::init_rank(Device::new(0)?, size, &UniqueId::new()?, rank)? };
-    /// let world = World::of_communicator(comm, WorldOptions::default())?;
+    /// let world = World::of_communicator(comm, &WorldOptions::default())?;
     /// world.rank(rank)?.barrier().wait()?;
     /// # Ok(())
     /// # }
@@ -104,7 +104,7 @@ impl World {
     ///
     /// # Errors
     /// As [`World::of_clique`].
-    pub fn of_communicator(communicator: Communicator, options: WorldOptions) -> Result<Self> {
+    pub fn of_communicator(communicator: Communicator, options: &WorldOptions) -> Result<Self> {
         options.check()?;
         Self::start(vec![communicator], options, Source::Given)
     }
@@ -118,10 +118,10 @@ impl World {
     /// use gpucomm::world::{World, WorldOptions};
     ///
     /// # fn main() -> gpucomm::Result<()> {
-    /// let init = InitOptions { checked: true, ..InitOptions::default() };
-    /// let options = WorldOptions { init, sequenced: true, ..WorldOptions::default() };
+    /// let init = InitOptions::new().with_checked(true);
+    /// let options = WorldOptions::new().with_init(init).with_sequenced(true);
     /// // SAFETY: all ranks run this program; what they submit is compared, and each lane has one order.
-    /// let world = unsafe { World::from_launch(&Launch::from_env()?, options)? };
+    /// let world = unsafe { World::from_launch(&Launch::from_env()?, &options)? };
     /// world.barrier().wait()?;
     /// # Ok(())
     /// # }
@@ -132,11 +132,11 @@ impl World {
     ///
     /// # Safety
     /// As [`Communicator::init_rank`], for what the ranks submit, in this generation and all that come of it: all submit the same collectives in the same order, be it of each
-    /// lane where the world is [sequenced](WorldOptions::sequenced). A request that one rank cancels, also by dropping its answer, or that it is refused, as
+    /// lane where the world is [sequenced](WorldOptions::with_sequenced). A request that one rank cancels, also by dropping its answer, or that it is refused, as
     /// wrong or for want of room, is one that it has not submitted: it submits no other one unless the others have not submitted it either, or the world
     /// was [brought down](World::fail). What has not begun in time, or could not be enqueued, brings the world down by itself. Where its
-    /// communicators are [checked](crate::nccl::InitOptions::checked), what does not agree is an error instead.
-    pub unsafe fn from_launch(launch: &Launch, options: WorldOptions) -> Result<Self> {
+    /// communicators are [checked](crate::nccl::InitOptions::with_checked), what does not agree is an error instead.
+    pub unsafe fn from_launch(launch: &Launch, options: &WorldOptions) -> Result<Self> {
         let (exchange, device) = (launch.join()?, launch.find_device()?);
         // SAFETY: the caller promises it.
         unsafe { Self::join(exchange, device, options) }
@@ -158,7 +158,7 @@ impl World {
     /// let run = |rank| -> Result<()> {
     ///     let exchange = Exchange::join(place.store(rank)?)?;
     ///     // SAFETY: all ranks run this program.
-    ///     let world = unsafe { World::join(exchange, Device::new(rank)?, WorldOptions::default())? };
+    ///     let world = unsafe { World::join(exchange, Device::new(rank)?, &WorldOptions::default())? };
     ///     Ok(world.rank(rank)?.barrier().wait()?)
     /// };
     /// std::thread::scope(|scope| {
@@ -174,14 +174,14 @@ impl World {
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn join(exchange: Exchange, device: Device, options: WorldOptions) -> Result<Self> {
+    pub unsafe fn join(exchange: Exchange, device: Device, options: &WorldOptions) -> Result<Self> {
         let (communicator, exchange) = init_rank_of_world(device, &exchange, &options.init, options.check())?;
         Self::start(vec![communicator], options, Source::Far(exchange))
     }
 
-    fn start(communicators: Vec<Communicator>, options: WorldOptions, source: Source) -> Result<Self> {
+    fn start(communicators: Vec<Communicator>, options: &WorldOptions, source: Source) -> Result<Self> {
         let devices = communicators.iter().map(Communicator::device).collect();
-        let core = Core::new(options, source);
+        let core = Core::new(options.clone(), source);
         monitor::start(&core)?;
         let world = Self { core, devices };
         let begun = {
@@ -308,7 +308,7 @@ impl World {
     /// Makes a new generation of a world that is down; one that is up is left as it is. Over an exchange all ranks that are left call it, or are to be
     /// rebuilt [automatically](super::Rebuild::Automatic), and vote who they are, as in [`Communicator::recover`].
     ///
-    /// Before it begins, it waits until all requests of the generation that has failed are answered. It may take the timeout of [`WorldOptions::init`] for
+    /// Before it begins, it waits until all requests of the generation that has failed are answered. It may take the timeout of [`WorldOptions::with_init`] for
     /// each step: as long as a rank that does not come is not known to have [ended](super#failures).
     ///
     /// Over an exchange all ranks pass the same `members`. If they do not, each of them returns an error, and they may call it again. The ranks vote once
@@ -343,7 +343,7 @@ impl World {
         rebuild::rebuild(&self.core, members, &deadline)
     }
 
-    /// Ends it in order: what was submitted is done before, or ends with an error. It waits no longer than [`WorldOptions::timeout`], and a few
+    /// Ends it in order: what was submitted is done before, or ends with an error. It waits no longer than [`WorldOptions::with_timeout`], and a few
     /// seconds that the end of a communicator may take. One that is down ends at once. It waits up to five seconds for a rebuild that
     /// is inside a call of NCCL or of the store.
     ///

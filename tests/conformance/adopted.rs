@@ -180,26 +180,26 @@ fn a_configuration_may_be_changed_at_last() {
         for ranks in rank_counts(&[1, 2]) {
             let devices = &places()[..ranks];
             // SAFETY: numbers that NCCL takes for these fields, the same on all ranks.
-            let config = unsafe { Config::new().min_ctas(1).raw(|config| config.maxCTAs = 4) };
-            let clique = Clique::init_all_with(devices, &InitOptions { config, ..InitOptions::default() }).unwrap();
+            let config = unsafe { Config::new().with_min_ctas(1).with_raw(|config| config.maxCTAs = 4) };
+            let clique = Clique::init_all_with(devices, &InitOptions::new().with_config(config)).unwrap();
             clique.close_timeout(slower(10.0)).unwrap();
             let refused = |config: Config, word: &str| {
-                let error = Clique::init_all_with(devices, &InitOptions { config, ..InitOptions::default() });
+                let error = Clique::init_all_with(devices, &InitOptions::new().with_config(config));
                 let error = error.map(drop).expect_err("taken").to_string();
                 assert!(error.contains(word), "{word}: {error}");
             };
             // SAFETY: nothing is made with these.
             unsafe {
-                refused(Config::new().raw(|config| config.blocking = 0), "blocking: expected 1, got 0");
-                refused(Config::new().raw(|config| config.splitShare = 1), "splitShare: expected ");
+                refused(Config::new().with_raw(|config| config.blocking = 0), "blocking: expected 1, got 0");
+                refused(Config::new().with_raw(|config| config.splitShare = 1), "splitShare: expected ");
                 refused(
-                    Config::new().split_share(true).raw(|config| config.splitShare = 0),
+                    Config::new().with_split_share(true).with_raw(|config| config.splitShare = 0),
                     "splitShare: expected 1, got 0",
                 );
                 #[cfg(nccl_ge_2_27)]
-                refused(Config::new().raw(|config| config.CTAPolicy = 2), "CTAPolicy: expected ");
+                refused(Config::new().with_raw(|config| config.CTAPolicy = 2), "CTAPolicy: expected ");
                 // What NCCL refuses is its error.
-                refused(Config::new().raw(|config| config.maxCTAs = -5), "ncclCommInitRankConfig");
+                refused(Config::new().with_raw(|config| config.maxCTAs = -5), "ncclCommInitRankConfig");
             }
         }
     });

@@ -408,11 +408,12 @@ fn cliques_and_ranks_that_cannot_be() {
 fn an_id_of_nobody() {
     watched(60.0, || {
         let device = Device::new(0).unwrap();
-        let options = gpucomm::nccl::InitOptions { timeout: crate::support::slower(3.0), ..Default::default() };
+        let timeout = crate::support::slower(3.0);
+        let options = gpucomm::nccl::InitOptions::new().with_timeout(timeout);
         for bytes in [[0u8; 128], [0xff; 128]] {
             let id = UniqueId::from_bytes(bytes);
             assert_eq!(id.as_bytes(), &bytes);
-            let error = crate::support::quick(options.timeout, || {
+            let error = crate::support::quick(timeout, || {
                 // SAFETY: no other rank exists.
                 unsafe { Communicator::init_rank_with(device, 2, &id, 0, &options) }.unwrap_err()
             });

@@ -50,7 +50,7 @@ fn hold(stream: &Stream) -> Sender<()> {
 
 fn ends(end: End, at: Where) {
     let devices = &places()[..2];
-    let options = InitOptions { timeout: slower(3.0), ..InitOptions::default() };
+    let options = InitOptions::new().with_timeout(slower(3.0));
     let clique = Clique::init_all_with(devices, &options).unwrap();
     let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).unwrap()).collect();
     let sums = clique.spmd(|comm| {
@@ -344,7 +344,7 @@ struct Pair {
 impl Pair {
     fn start() -> Self {
         let devices = &places()[..2];
-        let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(slower(1.0));
         let clique = Clique::init_all_with(devices, &options).unwrap();
         let streams = || -> Vec<_> { devices.iter().map(|device| Stream::new(*device).unwrap()).collect() };
         let (streams, others) = (streams(), streams());
@@ -394,7 +394,7 @@ fn child() {
         // NCCL makes the memory when a communicator starts, which waits for the device too.
         let other = Stream::new(places()[0]).unwrap();
         let open = hold(&other);
-        let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(slower(1.0));
         is_late_for_memory(Clique::init_all_with(&places()[..2], &options).map(drop));
         drop(open);
         let mut pair = Pair::start();
@@ -516,7 +516,7 @@ fn inside_the_driver(end: fn(&Communicator)) {
             return;
         }
         let devices = &places()[..2];
-        let options = InitOptions { timeout: slower(8.0), ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(slower(8.0));
         let clique = Clique::init_all_with(devices, &options).unwrap();
         let mut lanes: Vec<_> = devices
             .iter()

@@ -115,9 +115,9 @@ fn computes(ranks: usize) {
     let rig = Rig::new(ranks);
     let configs = [
         CallConfig::new(),
-        CallConfig::new().min_ctas(2).max_ctas(3).nvls_ctas(2).cta_policy(CtaPolicy::Efficiency),
-        CallConfig::new().cga_cluster_size(2).profiler_tag(77),
-        CallConfig::new().algorithms("ring, ^ring").unwrap().or_automatic(),
+        CallConfig::new().with_min_ctas(2).with_max_ctas(3).with_nvls_ctas(2).with_cta_policy(CtaPolicy::Efficiency),
+        CallConfig::new().with_cga_cluster_size(2).with_profiler_tag(77),
+        CallConfig::new().with_algorithms("ring, ^ring").unwrap().with_algorithm_fallback(true),
     ];
     rig.run(|comm, stream| {
         for config in &configs {
@@ -127,7 +127,7 @@ fn computes(ranks: usize) {
             }
         }
         // Those that say the same are the same, whoever made them, and tags are nobody else's business.
-        let own = CallConfig::new().max_ctas(7).profiler_tag(comm.rank() as u64 + 1);
+        let own = CallConfig::new().with_max_ctas(7).with_profiler_tag(comm.rank() as u64 + 1);
         all_eight(comm, stream, &own, 33, false)
     });
     rig.close();
@@ -140,7 +140,7 @@ fn disagree(ranks: usize) {
     for in_group in [false, true] {
         let rig = Rig::new(ranks);
         let error = rig.try_run(|comm, stream| {
-            let config = CallConfig::new().max_ctas(if comm.rank() == 1 { 2 } else { 4 });
+            let config = CallConfig::new().with_max_ctas(if comm.rank() == 1 { 2 } else { 4 });
             let mut x = DeviceBuffer::from_slice(stream, &[1u32; 5])?;
             let result = if in_group {
                 group(|g| g.configured(comm, &config).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream))
@@ -177,21 +177,21 @@ fn nonsense(ranks: usize) {
         let mut x = DeviceBuffer::from_slice(stream, &[1u32; 5])?;
         let new = CallConfig::new;
         for (config, expected, got) in [
-            (new().min_ctas(0), "1 to 64", "0"),
-            (new().max_ctas(65), "1 to 64", "65"),
-            (new().nvls_ctas(-1), "1 to 64", "-1"),
-            (new().cga_cluster_size(9), "0 to 8", "9"),
-            (new().min_ctas(5).max_ctas(4), "at most max_ctas, which is 4", "5"),
-            (new().cta_policy(CtaPolicy::CopyEngines), "0 or 1", "2"),
-            (new().profiler_tag(1 << 63), "without the highest bit", "0x8000000000000000"),
+            (new().with_min_ctas(0), "1 to 64", "0"),
+            (new().with_max_ctas(65), "1 to 64", "65"),
+            (new().with_nvls_ctas(-1), "1 to 64", "-1"),
+            (new().with_cga_cluster_size(9), "0 to 8", "9"),
+            (new().with_min_ctas(5).with_max_ctas(4), "at most max_ctas, which is 4", "5"),
+            (new().with_cta_policy(CtaPolicy::CopyEngines), "0 or 1", "2"),
+            (new().with_profiler_tag(1 << 63), "without the highest bit", "0x8000000000000000"),
         ] {
             let refused = comm.configured(&config).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream);
             assert_argument(refused, "all_reduce", expected, got);
         }
         let xor = comm.configured(&new()).all_reduce(InPlace(&mut x), ReduceOp::Xor, stream);
         assert_argument(xor, "all_reduce", "Sum, Prod, Min, Max or Avg, which NCCL has", "Xor");
-        assert!(new().algorithms("ri\0ng").is_err());
-        let (two, four) = (new().cga_cluster_size(2), new().cga_cluster_size(4));
+        assert!(new().with_algorithms("ri\0ng").is_err());
+        let (two, four) = (new().with_cga_cluster_size(2), new().with_cga_cluster_size(4));
         let (mut y, mut z) = (DeviceBuffer::<u32>::zeroed(stream, 5)?, DeviceBuffer::<u32>::zeroed(stream, 5)?);
         for other in [Some(&four), None] {
             let differ = group(|g| {
@@ -219,11 +219,11 @@ fn algorithms(ranks: usize) {
     let rig = Rig::new(ranks);
     let error = rig.try_run(|comm, stream| {
         let mut x = DeviceBuffer::from_slice(stream, &[1u32; 5])?;
-        let some = CallConfig::new().algorithms("Tree,RING").unwrap();
+        let some = CallConfig::new().with_algorithms("Tree,RING").unwrap();
         comm.configured(&some).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
         assert_eq!(x.to_vec(stream)?, [comm.size() as u32; 5]);
-        let none = CallConfig::new().algorithms("no such algorithm").unwrap();
-        let fallen_back = none.clone().or_automatic();
+        let none = CallConfig::new().with_algorithms("no such algorithm").unwrap();
+        let fallen_back = none.clone().with_algorithm_fallback(true);
         comm.configured(&fallen_back).all_reduce(InPlace(&mut x), ReduceOp::Max, stream)?;
         stream.synchronize()?;
         comm.configured(&none).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)
@@ -245,7 +245,7 @@ fn events(ranks: usize) {
         let made = unsafe { sys::cudaEventCreateWithFlags(&raw mut event, sys::cudaEventDisableTiming) };
         assert_eq!(made, sys::cudaError::cudaSuccess);
         // SAFETY: made above, and destroyed below, after all that was enqueued.
-        let config = unsafe { CallConfig::new().launch_completion(event) };
+        let config = unsafe { CallConfig::new().with_launch_completion(event) };
         let mut x = DeviceBuffer::from_slice(stream, &[1u32; 5])?;
         let result = comm.configured(&config).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream);
         if running < Version::new(2, 32, 3) {
@@ -300,7 +300,7 @@ fn an_event_is_recorded_with_the_launch() {
 /// A configuration may be shared, and outlive what it was used for.
 #[test]
 fn configurations_go_to_threads() {
-    let config = Arc::new(CallConfig::new().max_ctas(2));
+    let config = Arc::new(CallConfig::new().with_max_ctas(2));
     let other = Arc::clone(&config);
     std::thread::spawn(move || drop(other)).join().unwrap();
     drop(config);

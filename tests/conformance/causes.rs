@@ -248,8 +248,8 @@ fn an_asynchronous_error() {
 /// What NCCL says where it refuses a configuration, with that for the most channels.
 fn refused(ranks: usize, most: i32) -> String {
     // SAFETY: nothing is made with it.
-    let config = unsafe { Config::new().raw(move |config| config.maxCTAs = most) };
-    let options = InitOptions { config, ..InitOptions::default() };
+    let config = unsafe { Config::new().with_raw(move |config| config.maxCTAs = most) };
+    let options = InitOptions::new().with_config(config);
     let devices = &places()[..ranks];
     let error = Clique::init_all_with(devices, &options).map(drop).expect_err("it is refused");
     let text = error.to_string();

@@ -106,7 +106,7 @@ pub fn exchange(role: &Role) -> Exchange {
 }
 
 pub fn begin(role: &Role, exchange: &Exchange, checked: bool) -> Result<Communicator> {
-    let options = InitOptions { checked, ..InitOptions::default() };
+    let options = InitOptions::new().with_checked(checked);
     // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
     unsafe { Communicator::init_rank_over(role.device()?, exchange, &options) }
 }
@@ -146,7 +146,7 @@ fn alike(role: Role) {
     for part in [comm.split(Some(rank % 2), 0), comm.split(Some(0), comm.size() - rank)] {
         let part = part.unwrap().unwrap();
         part.all_reduce(InPlace(&mut y), ReduceOp::Max, stream).unwrap();
-        let again = part.split_with((part.rank() > 0).then_some(1), 0, &Config::new().min_ctas(1)).unwrap();
+        let again = part.split_with((part.rank() > 0).then_some(1), 0, &Config::new().with_min_ctas(1)).unwrap();
         assert_eq!(again.is_some(), part.rank() > 0);
         again.into_iter().for_each(|again| again.close_timeout(slower(PATIENT)).unwrap());
         part.close_timeout(slower(PATIENT)).unwrap();
@@ -200,7 +200,7 @@ fn differ(case: &str, comm: &Communicator, stream: &Stream) -> Result<()> {
             Ok(())
         }
         "split" if odd => comm.split(Some(0), 0).map(drop),
-        "configuration" => comm.split_with(Some(0), 0, &Config::new().min_ctas(1 + one as i32)).map(drop),
+        "configuration" => comm.split_with(Some(0), 0, &Config::new().with_min_ctas(1 + one as i32)).map(drop),
         "window" => comm.alloc::<f32>(stream, 100 + one).map(drop),
         "capture" if odd => {
             let graph = stream.capture(|stream| comm.all_reduce(InPlace(x.slice_mut(..12)), ReduceOp::Sum, stream))?;

@@ -266,7 +266,7 @@ pub fn one_is_not_checked(role: Role) {
     let text = error.to_string();
     assert!(matches!(error, Error::Disagreement { peer: 0, rank, .. } if rank == role.size - 1), "{error:?}");
     assert!(text.ends_with("expected a checked communicator, got a communicator that is not checked"), "{text}");
-    let options = InitOptions { config: Config::new().min_ctas(1 + i32::from(last)), ..InitOptions::default() };
+    let options = InitOptions::new().with_config(Config::new().with_min_ctas(1 + i32::from(last)));
     // SAFETY: nothing is done with it.
     let made = unsafe { Communicator::init_rank_over(role.device().unwrap(), &exchange, &options) };
     let error = made.expect_err("they start with different things").to_string();
@@ -286,7 +286,7 @@ fn all_are_checked_or_none() {
             Job::start("one is not checked", ranks, "", &[]).succeed();
         }
         // There is nothing to compare over.
-        let options = InitOptions { checked: true, ..InitOptions::default() };
+        let options = InitOptions::new().with_checked(true);
         // SAFETY: there is one rank.
         let alone = unsafe {
             Communicator::init_rank_with(gpucomm::Device::new(0).unwrap(), 1, &UniqueId::new().unwrap(), 0, &options)
@@ -443,7 +443,7 @@ fn an_end_is_told_by_a_store_that_has_stalled() {
                     let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
                     let store = HookedStore(Stalling { store: place.store(rank)?, stalls: own });
                     let exchange = Exchange::join(store)?.with_timeout(slower(40.0));
-                    let options = InitOptions { timeout: slower(60.0), checked: true, ..InitOptions::default() };
+                    let options = InitOptions::new().with_timeout(slower(60.0)).with_checked(true);
                     let start = || {
                         // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
                         let comm = unsafe { Communicator::init_rank_over(places()[rank], &exchange, &options) }?;
@@ -535,7 +535,7 @@ fn ends_over_a_slow_store_share_their_time() {
                     let own = if rank == 0 { Arc::clone(is_slow) } else { Arc::default() };
                     let store = HookedStore(Slow { store: place.store(rank)?, is_slow: own });
                     let exchange = Exchange::join(store)?.with_timeout(slower(60.0));
-                    let options = InitOptions { timeout: slower(60.0), checked: true, ..InitOptions::default() };
+                    let options = InitOptions::new().with_timeout(slower(60.0)).with_checked(true);
                     let start = || {
                         // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
                         let comm = unsafe { Communicator::init_rank_over(places()[rank], &exchange, &options) }?;
@@ -595,7 +595,7 @@ fn beside_a_store_that_stalls(communicators: usize) -> Duration {
         let own = if rank == 0 { Arc::clone(stalls) } else { Arc::default() };
         let store = HookedStore(Stalling { store: place.store(rank)?, stalls: own });
         let exchange = Exchange::join(store)?.with_timeout(slower(40.0));
-        let options = InitOptions { timeout: slower(40.0), checked: true, ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(slower(40.0)).with_checked(true);
         let stream = Stream::new(places()[rank])?;
         let start = || {
             // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
@@ -638,7 +638,7 @@ fn checked(ranks: usize, rank: impl Fn(&Communicator) -> Option<Communicator> + 
     let place = Threads::new(ranks);
     let start = |own: usize| {
         let exchange = Exchange::join(place.store(own).unwrap()).unwrap();
-        let options = InitOptions { timeout: slower(40.0), checked: true, ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(slower(40.0)).with_checked(true);
         // SAFETY: where ranks differ they are checked, and nothing of it comes to the others.
         let comm = unsafe { Communicator::init_rank_over(places()[own], &exchange, &options) }.unwrap();
         let made = rank(&comm);

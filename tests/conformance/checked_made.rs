@@ -28,7 +28,7 @@ fn differ(case: &str, comm: &Communicator, stream: &Stream) -> Result<()> {
         "part" | "ranks" | "ended" if rank == 0 => wait_for_end(comm),
         "part" => revoked()?.shrink(&[0]).map(drop),
         "ranks" => revoked()?.shrink(if odd { &[1] } else { &[0] }).map(drop),
-        "colours" => revoked()?.split_with(Some(0), 0, &Config::new().min_ctas(1 + i32::from(odd))).map(drop),
+        "colours" => revoked()?.split_with(Some(0), 0, &Config::new().with_min_ctas(1 + i32::from(odd))).map(drop),
         "ended" => revoked()?.shrink(&[0]).map(drop),
         // It may have heard of the end before.
         "closed" => comm.revoked().map_or_else(|| comm.async_error(), |revoked| revoked.split(Some(0), 0).map(drop)),
@@ -39,7 +39,7 @@ fn differ(case: &str, comm: &Communicator, stream: &Stream) -> Result<()> {
         }
         "collective" => comm.shrink(&[0]).map(drop),
         "configuration" if rank == 0 => Ok(()),
-        "configuration" => comm.shrink_with(&[0], &Config::new().min_ctas(1 + i32::from(odd))).map(drop),
+        "configuration" => comm.shrink_with(&[0], &Config::new().with_min_ctas(1 + i32::from(odd))).map(drop),
         #[cfg(nccl_ge_2_29)]
         "grow" if odd => sum(comm, stream),
         #[cfg(nccl_ge_2_29)]

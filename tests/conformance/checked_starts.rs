@@ -230,7 +230,7 @@ fn a_store_that_panics_or_blocks_ends_no_start() {
 /// Rank 1 leaves NCCL later than the others have started, and left the exchange: which is no death.
 pub fn one_starts_late(role: Role) {
     let exchange = exchange(&role);
-    let options = InitOptions { timeout: slower(PATIENT), ..InitOptions::default() };
+    let options = InitOptions::new().with_timeout(slower(PATIENT));
     // SAFETY: all processes of one test run the same role.
     let comm = unsafe { Communicator::init_rank_over(role.device().unwrap(), &exchange, &options) };
     drop(exchange);

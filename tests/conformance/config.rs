@@ -24,7 +24,7 @@ fn child() {
 }
 
 fn clique(ranks: usize, config: Config) -> Result<Clique> {
-    Clique::init_all_with(&places()[..ranks], &InitOptions { config, ..InitOptions::default() })
+    Clique::init_all_with(&places()[..ranks], &InitOptions::new().with_config(config))
 }
 
 /// A sum over the ranks, which it computes right.
@@ -46,55 +46,59 @@ fn all_fields() -> Vec<Field> {
     let new = Config::new;
     #[cfg_attr(not(nccl_ge_2_26), allow(unused_mut))]
     let mut all: Vec<Field> = vec![
-        ("cga_cluster_size", (2, 17, 1), new().cga_cluster_size(2)),
-        ("min_ctas", (2, 17, 1), new().min_ctas(3)),
-        ("max_ctas", (2, 17, 1), new().max_ctas(5)),
-        ("split_share", (2, 18, 1), new().split_share(true)),
+        ("cga_cluster_size", (2, 17, 1), new().with_cga_cluster_size(2)),
+        ("min_ctas", (2, 17, 1), new().with_min_ctas(3)),
+        ("max_ctas", (2, 17, 1), new().with_max_ctas(5)),
+        ("split_share", (2, 18, 1), new().with_split_share(true)),
     ];
     #[cfg(nccl_ge_2_26)]
-    all.push(("traffic_class", (2, 26, 2), new().traffic_class(0)));
+    all.push(("traffic_class", (2, 26, 2), new().with_traffic_class(0)));
     #[cfg(nccl_ge_2_27)]
     all.extend([
-        ("comm_name", (2, 27, 3), new().comm_name("the name").unwrap()),
-        ("collnet_enable", (2, 27, 3), new().collnet_enable(false)),
-        ("cta_policy", (2, 27, 3), new().cta_policy(CtaPolicy::Efficiency)),
-        ("shrink_share", (2, 27, 3), new().shrink_share(false)),
-        ("nvls_ctas", (2, 27, 3), new().nvls_ctas(4)),
+        ("comm_name", (2, 27, 3), new().with_comm_name("the name").unwrap()),
+        ("collnet_enable", (2, 27, 3), new().with_collnet_enable(false)),
+        ("cta_policy", (2, 27, 3), new().with_cta_policy(CtaPolicy::Efficiency)),
+        ("shrink_share", (2, 27, 3), new().with_shrink_share(false)),
+        ("nvls_ctas", (2, 27, 3), new().with_nvls_ctas(4)),
     ]);
     #[cfg(nccl_ge_2_28)]
     all.extend([
-        ("channels_per_net_peer", (2, 28, 3), new().channels_per_net_peer(2)),
-        ("nvlink_centric_sched", (2, 28, 3), new().nvlink_centric_sched(true)),
+        ("channels_per_net_peer", (2, 28, 3), new().with_channels_per_net_peer(2)),
+        ("nvlink_centric_sched", (2, 28, 3), new().with_nvlink_centric_sched(true)),
     ]);
     #[cfg(nccl_ge_2_29)]
     all.extend([
-        ("graph_usage", (2, 29, 2), new().graph_usage(GraphUsage::None)),
-        ("graph_usage", (2, 29, 2), new().graph_usage(GraphUsage::Mixed)),
-        ("num_rma_ctx", (2, 29, 2), new().num_rma_ctx(2)),
+        ("graph_usage", (2, 29, 2), new().with_graph_usage(GraphUsage::None)),
+        ("graph_usage", (2, 29, 2), new().with_graph_usage(GraphUsage::Mixed)),
+        ("num_rma_ctx", (2, 29, 2), new().with_num_rma_ctx(2)),
     ]);
     #[cfg(nccl_ge_2_30)]
-    all.push(("max_p2p_peers", (2, 30, 3), new().max_p2p_peers(1)));
+    all.push(("max_p2p_peers", (2, 30, 3), new().with_max_p2p_peers(1)));
     #[cfg(nccl_ge_2_30_7)]
     {
-        all.push(("graph_stream_ordering", (2, 30, 7), new().graph_stream_ordering(true)));
+        all.push(("graph_stream_ordering", (2, 30, 7), new().with_graph_stream_ordering(true)));
         // The older of the two is asked for first.
         if gpucomm::nccl::version().unwrap() >= Version::new(2, 29, 2) {
-            let both = new().graph_stream_ordering(false).graph_usage(GraphUsage::One);
+            let both = new().with_graph_stream_ordering(false).with_graph_usage(GraphUsage::One);
             all.push(("graph_stream_ordering", (2, 30, 7), both));
         }
     }
     #[cfg(nccl_ge_2_31)]
     all.extend([
-        ("launch_order_implicit", (2, 31, 2), new().launch_order_implicit(false)),
-        ("num_rma_sig", (2, 31, 2), new().num_rma_sig(3)),
-        ("rma_eager_init", (2, 31, 2), new().rma_eager_init(false)),
-        ("host_cft", (2, 31, 2), new().host_cft(HostCft::Fallback)),
-        ("host_cft", (2, 31, 2), new().host_cft(HostCft::Disable)),
+        ("launch_order_implicit", (2, 31, 2), new().with_launch_order_implicit(false)),
+        ("num_rma_sig", (2, 31, 2), new().with_num_rma_sig(3)),
+        ("rma_eager_init", (2, 31, 2), new().with_rma_eager_init(false)),
+        ("host_cft", (2, 31, 2), new().with_host_cft(HostCft::Fallback)),
+        ("host_cft", (2, 31, 2), new().with_host_cft(HostCft::Disable)),
     ]);
     #[cfg(nccl_ge_2_32)]
     all.extend([
-        ("nvls_host", (2, 32, 3), new().nvls_host(NvlsHost::OFF)),
-        ("nvls_host", (2, 32, 3), new().nvls_host(NvlsHost::WITHOUT_TRANSPORT | NvlsHost::WITHOUT_SYMMETRIC_MULTIMEM)),
+        ("nvls_host", (2, 32, 3), new().with_nvls_host(NvlsHost::OFF)),
+        (
+            "nvls_host",
+            (2, 32, 3),
+            new().with_nvls_host(NvlsHost::WITHOUT_TRANSPORT | NvlsHost::WITHOUT_SYMMETRIC_MULTIMEM),
+        ),
     ]);
     all
 }
@@ -124,26 +128,26 @@ fn nonsense(ranks: usize) {
     let new = Config::new;
     #[cfg_attr(not(nccl_ge_2_27), allow(unused_mut))]
     let mut wrong: Vec<(Field, &str, &str)> = vec![
-        (("cga_cluster_size", (2, 17, 1), new().cga_cluster_size(9)), "0 to 8", "9"),
-        (("min_ctas", (2, 17, 1), new().min_ctas(0)), "at least 1", "0"),
-        (("max_ctas", (2, 17, 1), new().max_ctas(-1)), "at least 1", "-1"),
-        (("min_ctas", (2, 17, 1), new().min_ctas(9).max_ctas(8)), "at most max_ctas, which is 8", "9"),
+        (("cga_cluster_size", (2, 17, 1), new().with_cga_cluster_size(9)), "0 to 8", "9"),
+        (("min_ctas", (2, 17, 1), new().with_min_ctas(0)), "at least 1", "0"),
+        (("max_ctas", (2, 17, 1), new().with_max_ctas(-1)), "at least 1", "-1"),
+        (("min_ctas", (2, 17, 1), new().with_min_ctas(9).with_max_ctas(8)), "at most max_ctas, which is 8", "9"),
     ];
     #[cfg(nccl_ge_2_27)]
     wrong.extend([
-        (("nvls_ctas", (2, 27, 3), new().nvls_ctas(0)), "at least 1", "0"),
-        (("cta_policy", (2, 27, 3), new().cta_policy(CtaPolicy::CopyEngines)), "0 or 1", "2"),
+        (("nvls_ctas", (2, 27, 3), new().with_nvls_ctas(0)), "at least 1", "0"),
+        (("cta_policy", (2, 27, 3), new().with_cta_policy(CtaPolicy::CopyEngines)), "0 or 1", "2"),
     ]);
     #[cfg(nccl_ge_2_28)]
-    wrong.push((("channels_per_net_peer", (2, 28, 3), new().channels_per_net_peer(65)), "1 to 64", "65"));
+    wrong.push((("channels_per_net_peer", (2, 28, 3), new().with_channels_per_net_peer(65)), "1 to 64", "65"));
     #[cfg(nccl_ge_2_29)]
-    wrong.push((("num_rma_ctx", (2, 29, 2), new().num_rma_ctx(-1)), "at least 0", "-1"));
+    wrong.push((("num_rma_ctx", (2, 29, 2), new().with_num_rma_ctx(-1)), "at least 0", "-1"));
     #[cfg(nccl_ge_2_30)]
-    wrong.push((("max_p2p_peers", (2, 30, 3), new().max_p2p_peers(0)), "at least 1", "0"));
+    wrong.push((("max_p2p_peers", (2, 30, 3), new().with_max_p2p_peers(0)), "at least 1", "0"));
     #[cfg(nccl_ge_2_30_7)]
     {
-        let unordered = || new().graph_stream_ordering(false);
-        let mixed = unordered().graph_usage(GraphUsage::Mixed);
+        let unordered = || new().with_graph_stream_ordering(false);
+        let mixed = unordered().with_graph_usage(GraphUsage::Mixed);
         wrong.extend(
             [unordered(), mixed]
                 .map(|config| (("graph_stream_ordering", (2, 30, 7), config), "graph_usage None or One", "false")),
@@ -158,14 +162,14 @@ fn nonsense(ranks: usize) {
         assert_names(&error, &[name]);
         assert_argument(refused, "Clique::init_all_with", expected, got);
     }
-    assert!(new().net_name("a\0b").is_err());
+    assert!(new().with_net_name("a\0b").is_err());
 }
 
 /// Up to 2.30 NCCL refuses a least number of thread blocks without a most.
 fn alone(ranks: usize) {
-    adds_up(&clique(ranks, Config::new().min_ctas(2)).unwrap());
+    adds_up(&clique(ranks, Config::new().with_min_ctas(2)).unwrap());
     // SAFETY: NCCL takes the number, or refuses it.
-    let raw = unsafe { Config::new().raw(|config| config.minCTAs = 2) };
+    let raw = unsafe { Config::new().with_raw(|config| config.minCTAs = 2) };
     let made = clique(ranks, raw).map(|clique| adds_up(&clique));
     match gpucomm::nccl::version().unwrap() {
         version if version < Version::new(2, 31, 0) => {

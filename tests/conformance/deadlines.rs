@@ -8,7 +8,7 @@ use gpucomm::{Clique, Communicator, Device, DeviceBuffer, Error, InPlace, Reduce
 use crate::support::{Rig, assert_names, places, quick, rank_counts, skip, slower, still_works, watched};
 
 fn options(timeout: Duration) -> InitOptions {
-    InitOptions { timeout, ..Default::default() }
+    InitOptions::new().with_timeout(timeout)
 }
 
 #[track_caller]

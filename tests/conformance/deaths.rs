@@ -143,7 +143,7 @@ impl Rank {
     }
 
     fn start(&self, exchange: &Exchange, checked: bool) -> Result<Communicator> {
-        let options = InitOptions { checked, timeout: self.case.how.timeout(), ..InitOptions::default() };
+        let options = InitOptions::new().with_checked(checked).with_timeout(self.case.how.timeout());
         // SAFETY: all ranks run this program.
         unsafe { Communicator::init_rank_over(self.role.device()?, exchange, &options) }
     }
@@ -184,7 +184,7 @@ impl Rank {
                 };
                 exchange.barrier()?;
                 self.arm();
-                let options = InitOptions { timeout: self.case.how.timeout(), ..InitOptions::default() };
+                let options = InitOptions::new().with_timeout(self.case.how.timeout());
                 let grown = match &old {
                     Some(old) => old.grow_over(exchange)?,
                     // SAFETY: all ranks run this program.
@@ -213,7 +213,7 @@ impl Rank {
         }
         drop(made);
         let rest = exchange.survivors().expect("those that are left");
-        let options = InitOptions { timeout: self.case.how.timeout(), ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(self.case.how.timeout());
         let start = |id: UniqueId| {
             // SAFETY: all ranks run this program.
             unsafe { Communicator::init_rank_with(self.role.device()?, rest.size(), &id, rest.rank(), &options) }

@@ -62,11 +62,11 @@ fn prepare() {
 }
 
 fn clique(ranks: usize, config: Config) -> Result<Clique> {
-    Clique::init_all_with(&places()[..ranks], &InitOptions { config, ..InitOptions::default() })
+    Clique::init_all_with(&places()[..ranks], &InitOptions::new().with_config(config))
 }
 
 fn deterministic(ranks: usize) -> Clique {
-    clique(ranks, Config::new().deterministic(true)).expect("a deterministic clique")
+    clique(ranks, Config::new().with_deterministic(true)).expect("a deterministic clique")
 }
 
 fn input<T: Number>(rank: usize, len: usize) -> Vec<T> {
@@ -164,7 +164,7 @@ fn sums(ranks: usize) {
     let (other, alone) = of(&whole);
     assert_eq!(other, 0);
     assert_eq!(of(&parts[&0]), (0, alone.clone()), "in a part");
-    let config = Config::new().min_ctas(1);
+    let config = Config::new().with_min_ctas(1);
     let configured = whole.split_with(|rank| Some((0, rank)), |_| config.clone()).expect("a part");
     assert_eq!(of(&configured[&0]).0, 0, "in a part with a configuration");
     drop((parts, configured, whole));
@@ -213,9 +213,9 @@ fn sums_may_differ_without_it() {
 /// What the configuration alone says, from NCCL 2.32 on.
 fn configured(ranks: usize) {
     let differ = |config: Config| differing::<f32>(&clique(ranks, config).expect("a clique"), 1021).0;
-    assert_eq!(differ(Config::new().deterministic(true)), 0);
+    assert_eq!(differ(Config::new().with_deterministic(true)), 0);
     assert!(differ(Config::new()) > 0, "the emulator adds up in one order");
-    assert_eq!(differ(Config::new().deterministic(true)), 0);
+    assert_eq!(differ(Config::new().with_deterministic(true)), 0);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn the_configuration_says_it_where_it_can() {
 
 /// What has to be set is named at once, where nothing is.
 fn nothing(ranks: usize) {
-    let error = clique(ranks, Config::new().deterministic(true)).expect_err("an environment that says nothing");
+    let error = clique(ranks, Config::new().with_deterministic(true)).expect_err("an environment that says nothing");
     let said = |name: &'static str| std::env::var_os(name).is_some();
     let needed = ["NCCL_ENV_PLUGIN", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_GRAPH_REGISTER"];
     // With newer versions the configuration switches NVLS off.
@@ -272,7 +272,7 @@ fn variables(ranks: usize) {
         // SAFETY: as in `prepare`.
         let prepared = unsafe { nccl::prepare_determinism() };
         for (operation, attempt) in [
-            ("Clique::init_all_with", clique(ranks, Config::new().deterministic(true)).map(drop)),
+            ("Clique::init_all_with", clique(ranks, Config::new().with_deterministic(true)).map(drop)),
             ("prepare_determinism", prepared),
         ] {
             let error = attempt.expect_err(name);
@@ -305,7 +305,7 @@ fn late(ranks: usize) {
         std::env::set_var("NCCL_TUNER_PLUGIN", "none");
         std::env::set_var("NCCL_GRAPH_REGISTER", "0");
     }
-    let error = clique(ranks, Config::new().deterministic(true)).expect_err("too late");
+    let error = clique(ranks, Config::new().with_deterministic(true)).expect_err("too late");
     assert_names(&error, &["Clique::init_all_with", "that it is not set when NCCL was first used"]);
 }
 
@@ -330,7 +330,7 @@ fn limits(ranks: usize) {
         clique.spmd(limits_of).expect("what it does");
     }
     // A part of a deterministic one may say that it is not.
-    let free = whole.split_with(|rank| Some((0, rank)), |_| Config::new().deterministic(false)).expect("a part");
+    let free = whole.split_with(|rank| Some((0, rank)), |_| Config::new().with_deterministic(false)).expect("a part");
     let together = free[&0].spmd(|comm| {
         let stream = Stream::new(comm.device())?;
         two_reductions(comm, &stream)
@@ -338,9 +338,10 @@ fn limits(ranks: usize) {
     together.expect("a group of two");
     // Ranks of a part say the same.
     if ranks > 1 {
-        let differ = whole.split_with(|rank| Some((0, rank)), |part| Config::new().deterministic(part == 0));
+        let differ = whole.split_with(|rank| Some((0, rank)), |part| Config::new().with_deterministic(part == 0));
         drop(differ.expect("one part"));
-        let differ = whole.spmd(|comm| comm.split_with(Some(0), 0, &Config::new().deterministic(comm.rank() == 0)));
+        let differ =
+            whole.spmd(|comm| comm.split_with(Some(0), 0, &Config::new().with_deterministic(comm.rank() == 0)));
         let error = differ.expect_err("ranks that differ");
         assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
         assert_names(&error, &["deterministic"]);
@@ -362,7 +363,7 @@ fn limits_of(comm: &Communicator) -> Result<()> {
     let is_unsupported = |result: Result<()>, operation: &str| {
         let error = result.expect_err(operation);
         assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
-        assert_names(&error, &[operation, "Config::deterministic"]);
+        assert_names(&error, &[operation, "Config::with_deterministic"]);
     };
     let memory = nccl::alloc::<f32>(stream, 4096)?;
     is_unsupported(comm.window(&memory).map(drop), "window");
@@ -399,9 +400,9 @@ fn limits_of(comm: &Communicator) -> Result<()> {
     assert_eq!((many[0].to_vec(stream)?, many[1].to_vec(stream)?), (vec![n as f32; 3], vec![2.0 * n as f32; 5]));
     #[cfg(nccl_ge_2_31)]
     if nccl::version()? >= gpucomm::version::Version::new(2, 31, 2) {
-        let config = nccl::CallConfig::new().cta_policy(nccl::CtaPolicy::Efficiency);
+        let config = nccl::CallConfig::new().with_cta_policy(nccl::CtaPolicy::Efficiency);
         let error = comm.configured(&config).all_reduce(InPlace(&mut x), ReduceOp::Sum, stream).expect_err("a policy");
-        assert_names(&error, &["all_reduce", "cta_policy", "Config::deterministic"]);
+        assert_names(&error, &["all_reduce", "cta_policy", "Config::with_deterministic"]);
     }
     comm.barrier_on_stream(stream)?;
     stream.synchronize()

@@ -12,7 +12,7 @@ use crate::support::{assert_argument, assert_names, quick, skip, slower, watched
 fn emulated() -> bool {
     let emulated = gpucomm::backend() == Backend::Emulator;
     if !emulated {
-        let error = EmulatorSettings::new().devices(1).apply().expect_err("these are GPUs");
+        let error = EmulatorSettings::new().with_devices(1).apply().expect_err("these are GPUs");
         assert!(matches!(error, Error::Unsupported { operation: "EmulatorSettings::apply", .. }), "{error:?}");
         skip("there is no emulator here");
     }
@@ -39,22 +39,27 @@ fn of_the_process() {
         let expected = "what the variables may hold";
         let settings = EmulatorSettings::new;
         assert_argument(
-            settings().devices(65).apply(),
+            settings().with_devices(65).apply(),
             operation,
             expected,
             "GPUCOMM_EMULATOR_DEVICES=65: expected a number",
         );
-        assert_argument(settings().devices(2).memory(1).apply(), operation, expected, "MEMORY=1: expected bytes");
-        assert_argument(settings().faults("explode=rank0@op1").apply(), operation, expected, "explode=rank0@op1");
-        settings().devices(3).memory(1 << 20).apply().unwrap();
-        settings().devices(7).faults("oom=device1@1").deadlock(Duration::from_secs(1)).apply().unwrap();
+        assert_argument(
+            settings().with_devices(2).with_memory(1).apply(),
+            operation,
+            expected,
+            "MEMORY=1: expected bytes",
+        );
+        assert_argument(settings().with_faults("explode=rank0@op1").apply(), operation, expected, "explode=rank0@op1");
+        settings().with_devices(3).with_memory(1 << 20).apply().unwrap();
+        settings().with_devices(7).with_faults("oom=device1@1").with_deadlock(Duration::from_secs(1)).apply().unwrap();
         assert_eq!(Device::count().unwrap(), 7);
         let devices = Device::all().unwrap();
         assert_eq!(devices[0].memory_info().unwrap().total, 1 << 20);
         let stream = Stream::new(devices[1]).unwrap();
         let error = DeviceBuffer::<u8>::uninit(&stream, 10).expect_err("the fault that was asked for");
         assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
-        for late in [settings().devices(7), settings()] {
+        for late in [settings().with_devices(7), settings()] {
             let error = late.apply().expect_err("it is too late");
             assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
             assert_names(&error, &[operation, "in use already", "before the first use of a device"]);
@@ -73,28 +78,29 @@ fn of_a_clique() {
         let clique = || Clique::init_all(&devices[..2]).unwrap();
         let (well, ill) = (clique(), clique());
         assert_eq!(ill.spmd(sum).unwrap(), [[2; 3]; 2]);
-        EmulatorSettings::new().faults("async_error=rank1@op3").apply_to(ill.ranks()).unwrap();
+        EmulatorSettings::new().with_faults("async_error=rank1@op3").apply_to(ill.ranks()).unwrap();
         for _ in 0..4 {
             assert_eq!(well.spmd(sum).unwrap(), [[2; 3]; 2]);
         }
         assert_eq!(ill.spmd(sum).unwrap(), [[2; 3]; 2], "its second operation");
         let error = quick(slower(5.0), || ill.spmd(sum)).expect_err("its third");
         assert_names(&error, &["an error injected", "rank 1 at operation #3"]);
-        let ended = EmulatorSettings::new().faults("").apply_to(ill.ranks()).expect_err("it has ended");
+        let ended = EmulatorSettings::new().with_faults("").apply_to(ill.ranks()).expect_err("it has ended");
         assert!(matches!(ended, Error::Aborted { operation: "EmulatorSettings::apply_to", .. }), "{ended:?}");
         // Later rules take the place of earlier ones.
         for faults in ["hang=rank0@op6", ""] {
-            EmulatorSettings::new().faults(faults).apply_to(well.ranks()).unwrap();
+            EmulatorSettings::new().with_faults(faults).apply_to(well.ranks()).unwrap();
         }
         for _ in 0..3 {
             assert_eq!(well.spmd(sum).unwrap(), [[2; 3]; 2]);
         }
         let alone = Clique::init_all(&devices[..1]).unwrap();
-        EmulatorSettings::new().faults("async_error=rank0@op1").apply_to(alone.ranks()).unwrap();
+        EmulatorSettings::new().with_faults("async_error=rank0@op1").apply_to(alone.ranks()).unwrap();
         assert!(alone.spmd(sum).is_err(), "of one rank");
-        let refused = EmulatorSettings::new().faults("lose=device0@op1").apply_to(well.ranks());
+        let refused = EmulatorSettings::new().with_faults("lose=device0@op1").apply_to(well.ranks());
         assert_argument(refused, "EmulatorSettings::apply_to", "what the variables may hold", "about its ranks");
-        let refused = EmulatorSettings::new().devices(4).apply_to(well.ranks()).expect_err("they have them in common");
+        let refused =
+            EmulatorSettings::new().with_devices(4).apply_to(well.ranks()).expect_err("they have them in common");
         assert!(matches!(refused, Error::InvalidUsage { .. }), "{refused:?}");
     });
 }
@@ -107,7 +113,7 @@ fn deadlocks_of_a_clique() {
     }
     if is_alone() {
         let clique = Clique::init_all(&Device::all().unwrap()[..2]).unwrap();
-        EmulatorSettings::new().deadlock(Duration::from_millis(200)).apply_to(clique.ranks()).unwrap();
+        EmulatorSettings::new().with_deadlock(Duration::from_millis(200)).apply_to(clique.ranks()).unwrap();
         let result = clique.spmd(|comm| {
             sum(comm)?;
             if comm.rank() == 1 {

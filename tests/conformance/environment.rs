@@ -49,8 +49,8 @@ fn sharing_child() {
         crate::adopted::is_refused_where_all_share();
     }
     for configured in [true, false] {
-        let config = gpucomm::nccl::Config::new().split_share(configured);
-        let options = gpucomm::nccl::InitOptions { config, ..Default::default() };
+        let config = gpucomm::nccl::Config::new().with_split_share(configured);
+        let options = gpucomm::nccl::InitOptions::new().with_config(config);
         let whole = Clique::init_all_with(&[Device::new(0).expect("a device")], &options).expect("a clique");
         let part = whole.split(|_| Some((0, 0))).expect("a part").remove(&0).expect("the only one");
         let (part_ends, whole_ends) = (part.rank(0).aborter(), whole.rank(0).aborter());
@@ -118,8 +118,8 @@ fn copy_engines_are_refused() {
         with_file("named", "NCCL_DEBUG=WARN\nNCCL_CTA_POLICY=Zero\n");
         #[cfg(nccl_ge_2_27)]
         {
-            let config = gpucomm::nccl::Config::new().cta_policy(gpucomm::nccl::CtaPolicy::CopyEngines);
-            let options = gpucomm::nccl::InitOptions { config, ..Default::default() };
+            let config = gpucomm::nccl::Config::new().with_cta_policy(gpucomm::nccl::CtaPolicy::CopyEngines);
+            let options = gpucomm::nccl::InitOptions::new().with_config(config);
             let error = Clique::init_all_with(&[Device::new(0).expect("a device")], &options).expect_err("a clique");
             assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
             assert_names(&error, &["Clique::init_all", "cta_policy", "0 or 1", "2"]);

@@ -344,8 +344,8 @@ fn as_much_as_was_said() {
         for ranks in rank_counts(&[1, 2]) {
             let devices = places();
             for usage in [GraphUsage::None, GraphUsage::One, GraphUsage::Mixed] {
-                let config = Config::new().graph_usage(usage);
-                let options = InitOptions { config, ..InitOptions::default() };
+                let config = Config::new().with_graph_usage(usage);
+                let options = InitOptions::new().with_config(config);
                 let clique = Clique::init_all_with(&devices[..ranks], &options).unwrap();
                 let done = clique.spmd(|comm| {
                     let stream = Stream::new(comm.device())?;

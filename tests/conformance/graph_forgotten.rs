@@ -143,7 +143,7 @@ fn mapped_memory_grows_behind_a_graph() {
         for ranks in rank_counts(&[2]) {
             let rig = Rig::new(ranks);
             rig.run(|comm, stream| {
-                let memory = || PhysicalMemory::with(&properties(comm), 1);
+                let memory = || PhysicalMemory::new_with(&properties(comm), 1);
                 let range = AddressRange::reserve(4 * memory()?.bytes())?;
                 let mapping = range.map(memory()?, &[Access::read_write(comm.device())])?;
                 let mut x = mapping.into_buffer::<u8>();

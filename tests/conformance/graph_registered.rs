@@ -132,11 +132,11 @@ fn memory_that_is_alike() {
 }
 
 pub fn properties(comm: &Communicator) -> MemoryProperties {
-    MemoryProperties::new(comm.device()).handle_types(HandleTypes::FD)
+    MemoryProperties::new(comm.device()).with_handle_types(HandleTypes::FD)
 }
 
 fn whole(comm: &Communicator, len: usize) -> Result<DeviceBuffer<u8>> {
-    let memory = PhysicalMemory::with(&properties(comm), len)?;
+    let memory = PhysicalMemory::new_with(&properties(comm), len)?;
     memory.map(&[Access::read_write(comm.device())])?.into_buffer_of(len)
 }
 
@@ -146,8 +146,8 @@ fn in_pieces(comm: &Communicator, len: usize) -> Result<DeviceBuffer<u8>> {
     let (first, rest) = (step * (len / step / 2).max(1), len);
     let range = AddressRange::reserve(first + properties(comm).round_up(rest)?)?;
     let access = [Access::read_write(comm.device())];
-    let mut mapping = range.map(PhysicalMemory::with(&properties(comm), first)?, &access)?;
-    mapping.push(PhysicalMemory::with(&properties(comm), rest)?)?;
+    let mut mapping = range.map(PhysicalMemory::new_with(&properties(comm), first)?, &access)?;
+    mapping.push(PhysicalMemory::new_with(&properties(comm), rest)?)?;
     let (head, tail) = (first - 2 * (len / 4), mapping.into_buffer::<u8>());
     // From the first piece into the second.
     let ptr = tail.as_raw().wrapping_byte_add(head);

@@ -16,11 +16,11 @@ use crate::support::{assert_names, places, quick, rank_counts, slower};
 const FIRST: Version = Version::new(2, 29, 2);
 
 fn one() -> Config {
-    Config::new().graph_usage(GraphUsage::One)
+    Config::new().with_graph_usage(GraphUsage::One)
 }
 
 fn clique(ranks: usize, config: Config) -> Clique {
-    let options = InitOptions { config, ..InitOptions::default() };
+    let options = InitOptions::new().with_config(config);
     Clique::init_all_with(&places()[..ranks], &options).unwrap()
 }
 
@@ -274,7 +274,7 @@ fn dropped_by_one_thread_for_all() {
 fn sharers_capture_nothing() {
     since(FIRST, 60.0, || {
         for ranks in rank_counts(&[1, 2]) {
-            let clique = clique(ranks, one().split_share(true));
+            let clique = clique(ranks, one().with_split_share(true));
             let done = clique.spmd(|comm| {
                 let stream = Stream::new(comm.device())?;
                 let half = comm.split(Some(0), comm.rank())?.expect("a part");
@@ -297,7 +297,7 @@ fn sharers_capture_nothing() {
 fn streams_of_a_capture_come_in_order() {
     since(Version::new(2, 30, 7), 60.0, || {
         for ranks in rank_counts(&[1, 2]) {
-            let clique = clique(ranks, one().graph_stream_ordering(false));
+            let clique = clique(ranks, one().with_graph_stream_ordering(false));
             let done = clique.spmd(|comm| {
                 let stream = Stream::new(comm.device())?;
                 let mut all: Vec<_> =

@@ -373,7 +373,7 @@ fn grows_checked(role: Role) -> Result<()> {
     let before: usize = std::env::var(BEFORE).expect(BEFORE).parse().expect(BEFORE);
     let comm = if role.rank < before {
         let first: Vec<_> = (0..before).collect();
-        let options = InitOptions { checked: true, ..InitOptions::default() };
+        let options = InitOptions::new().with_checked(true);
         // SAFETY: all processes of one test run the same role.
         let old = unsafe { Communicator::init_rank_over(role.device()?, &exchange.subset(&first)?, &options) }?;
         let grown = old.grow_over(&exchange)?;
@@ -417,7 +417,7 @@ fn fails(role: Role, exchange: &Exchange, old: Option<&Communicator>) -> Result<
             old.grow_over(exchange).map(drop).unwrap_err()
         }
         None => {
-            let options = InitOptions { timeout, ..InitOptions::default() };
+            let options = InitOptions::new().with_timeout(timeout);
             // SAFETY: all processes of one test run the same role.
             unsafe { Communicator::join_over(role.device()?, exchange, &options) }.map(drop).unwrap_err()
         }

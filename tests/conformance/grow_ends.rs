@@ -106,7 +106,7 @@ fn what_shares_with_parts_does_not_grow() {
     since(FIRST, 60.0, || {
         for ranks in rank_counts(&[3, 4]) {
             let devices = &places()[..ranks];
-            let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
+            let options = InitOptions::new().with_config(Config::new().with_split_share(true));
             let old = Clique::init_all_with(&devices[..ranks - 1], &options).unwrap();
             let newcomers = &devices[ranks - 1..];
             old.grow(newcomers).unwrap().spmd(use_it).unwrap();

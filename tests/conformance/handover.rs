@@ -6,7 +6,7 @@ use gpucomm::{Clique, Communicator, Error, InPlace, ReduceOp, Result, Stream, sy
 use crate::support::{places, quick, rank_counts, slower, still_works, watched};
 
 fn ranks_with(ranks: usize, config: Config) -> Vec<Communicator> {
-    let options = InitOptions { config, ..InitOptions::default() };
+    let options = InitOptions::new().with_config(config);
     Clique::init_all_with(&places()[..ranks], &options).unwrap().into_ranks()
 }
 
@@ -53,7 +53,7 @@ fn they_work_there_and_here() {
             // A name, which NCCL goes on pointing to.
             let config = Config::new();
             #[cfg(nccl_ge_2_27)]
-            let config = config.comm_name("given away").unwrap();
+            let config = config.with_comm_name("given away").unwrap();
             let comms = ranks_with(ranks, config);
             let expected = vec![(1..=ranks as i64).sum::<i64>(); 1001];
             let aborter = comms[0].aborter();
@@ -116,7 +116,7 @@ fn refused(result: Result<sys::ncclComm_t>, words: &str) {
 fn what_is_not_given_away() {
     watched(120.0, || {
         for ranks in rank_counts(&[1, 2]) {
-            on_all(ranks_with(ranks, Config::new().split_share(true)), |comm| {
+            on_all(ranks_with(ranks, Config::new().with_split_share(true)), |comm| {
                 refused(comm.into_raw(), "shares its resources");
             });
             let register = |comm: &Communicator| {

@@ -27,7 +27,7 @@ fn limit() -> Duration {
 
 /// A rank on the device of its number.
 fn init(id: &UniqueId, rank: usize, timeout: Duration) -> Result<Communicator> {
-    let options = InitOptions { timeout, ..InitOptions::default() };
+    let options = InitOptions::new().with_timeout(timeout);
     // SAFETY: ranks that come together do the same.
     unsafe { Communicator::init_rank_with(places()[rank], 2, id, rank, &options) }
 }

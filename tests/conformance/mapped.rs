@@ -185,8 +185,8 @@ fn it_can_be_registered() {
         for ranks in rank_counts(&[1, 2, 4]) {
             let rig = Rig::new(ranks);
             rig.run(|comm, stream| {
-                let properties = MemoryProperties::new(comm.device()).handle_types(HandleTypes::FD);
-                let (range, memory) = (AddressRange::reserve(4 * STEP)?, PhysicalMemory::with(&properties, STEP)?);
+                let properties = MemoryProperties::new(comm.device()).with_handle_types(HandleTypes::FD);
+                let (range, memory) = (AddressRange::reserve(4 * STEP)?, PhysicalMemory::new_with(&properties, STEP)?);
                 let mut x: DeviceBuffer<i32> = range.map(memory, &[Access::read_write(comm.device())])?.into_buffer();
                 let registration = comm.register(&x)?;
                 for round in 1..4 {
@@ -195,7 +195,7 @@ fn it_can_be_registered() {
                     assert_eq!(x.slice(7..8).to_vec(stream)?, [round * comm.size() as i32]);
                 }
                 // NCCL knows it as it is.
-                let error = x.grow(PhysicalMemory::with(&properties, STEP)?).expect_err("it is registered");
+                let error = x.grow(PhysicalMemory::new_with(&properties, STEP)?).expect_err("it is registered");
                 assert!(
                     matches!(&error, Error::InvalidUsage { reason, .. } if reason.contains("registered")),
                     "{error}"
@@ -203,7 +203,7 @@ fn it_can_be_registered() {
                 drop(registration);
                 comm.reclaim()?;
                 comm.barrier_on_stream(stream)?;
-                x.grow(PhysicalMemory::with(&properties, STEP)?)?;
+                x.grow(PhysicalMemory::new_with(&properties, STEP)?)?;
                 comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
                 drop(x);
                 comm.barrier_on_stream(stream)

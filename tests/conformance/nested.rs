@@ -9,7 +9,7 @@ use crate::support::{Rig, places, quick, rank_counts, slower, still_works, watch
 
 /// Longer than the test may take: who waits for as long has not been told.
 fn patient() -> InitOptions {
-    InitOptions { timeout: slower(60.0), ..Default::default() }
+    InitOptions::new().with_timeout(slower(60.0))
 }
 
 fn gives_up<R>() -> Result<R> {

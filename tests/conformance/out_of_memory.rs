@@ -51,7 +51,7 @@ fn child() {
 
 fn start(ranks: usize, config: Config) -> Result<(Clique, Vec<Stream>)> {
     let devices = &places()[..ranks];
-    let clique = Clique::init_all_with(devices, &InitOptions { config, ..InitOptions::default() })?;
+    let clique = Clique::init_all_with(devices, &InitOptions::new().with_config(config))?;
     Ok((clique, devices.iter().map(|device| Stream::new(*device)).collect::<Result<_>>()?))
 }
 
@@ -96,7 +96,7 @@ fn the_error_is_that_of_the_rank_without_memory() {
 /// One rank has too little memory: all get the error, none keeps memory, and all go on.
 fn of_one_rank_of_a_clique_that_goes_on() -> Result<()> {
     // SAFETY: the ranks do the same, and nobody aborts.
-    let windows = unsafe { Config::new().force_windows() };
+    let windows = unsafe { Config::new().with_force_windows() };
     for config in [Config::new(), windows] {
         let (clique, streams) = start(3, config)?;
         for short in 0..3 {
@@ -145,7 +145,7 @@ fn a_clique_goes_on_where_one_rank_is_short_of_memory() {
 /// One rank has too little memory for what all of them must have alike: all get the error, and go on.
 fn of_one_rank_for_symmetric_memory() -> Result<()> {
     // SAFETY: the ranks do the same, and nobody aborts.
-    let config = unsafe { Config::new().force_windows() };
+    let config = unsafe { Config::new().with_force_windows() };
     let (clique, streams) = start(3, config)?;
     for short in 0..3 {
         let hog = DeviceBuffer::<u8>::zeroed(&streams[short], LARGE)?;
@@ -177,7 +177,7 @@ fn symmetric_memory_of_a_clique_that_goes_on() {
 /// Windows until there is no memory for another one; what is dropped and reclaimed is there again, as often as that happens.
 fn of_windows() -> Result<()> {
     // SAFETY: the ranks do the same, and nobody aborts.
-    let config = unsafe { Config::new().force_windows() };
+    let config = unsafe { Config::new().with_force_windows() };
     let (clique, streams) = start(2, config)?;
     let counts = clique.spmd(|comm| {
         let stream = &streams[comm.rank()];
@@ -239,7 +239,7 @@ fn of_a_dead_clique() -> Result<()> {
     let (_, streams) = start(2, Config::new())?;
     for round in 0..12 {
         // SAFETY: there is no collective.
-        let windows = unsafe { Config::new().force_windows() };
+        let windows = unsafe { Config::new().with_force_windows() };
         let (clique, _) = start(2, if round % 3 == 0 { Config::new() } else { windows })?;
         let windows = clique.alloc::<u8>(&streams, LARGE).unwrap_or_else(|error| panic!("round {round}: {error}"));
         if round % 2 == 0 {

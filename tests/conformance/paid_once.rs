@@ -48,7 +48,7 @@ fn at_work(streams: &[Stream], timeout: Duration) -> Clique {
 }
 
 fn begun(devices: &[Device], timeout: Duration) -> Clique {
-    Clique::init_all_with(devices, &InitOptions { timeout, ..InitOptions::default() }).unwrap()
+    Clique::init_all_with(devices, &InitOptions::new().with_timeout(timeout)).unwrap()
 }
 
 /// Enqueues an operation of a clique on these streams.

@@ -31,7 +31,7 @@ fn child() {
 fn begin(rank: usize, size: usize, id: &UniqueId, seconds: f64) -> Result<PendingCommunicator> {
     let count = Device::count()?;
     let device = Device::new(if count == 1 { 0 } else { rank % count })?;
-    let options = InitOptions { timeout: slower(seconds), ..InitOptions::default() };
+    let options = InitOptions::new().with_timeout(slower(seconds));
     // SAFETY: all ranks of a test do the same.
     unsafe { Communicator::begin_rank(device, size, id, rank, &options) }
 }

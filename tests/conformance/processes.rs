@@ -220,7 +220,7 @@ fn a_process_that_is_killed() {
 
 /// A process that never starts: the others give up within their deadline (and say who is missing, where it is known).
 fn left_waiting(role: Role) -> Result<()> {
-    let options = gpucomm::nccl::InitOptions { timeout: slower(2.0), ..Default::default() };
+    let options = gpucomm::nccl::InitOptions::new().with_timeout(slower(2.0));
     // SAFETY: nobody issues anything.
     let error =
         unsafe { gpucomm::Communicator::init_rank_with(role.device()?, role.size, &role.id, role.rank, &options) }

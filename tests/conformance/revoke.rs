@@ -228,7 +228,7 @@ fn one_whose_rank_waits_inside_nccl() {
         for ranks in rank_counts(&[3]) {
             for shrinks in [false, true] {
                 let (id, places) = (UniqueId::new().unwrap(), &places()[..ranks]);
-                let options = InitOptions { timeout: slower(40.0), ..InitOptions::default() };
+                let options = InitOptions::new().with_timeout(slower(40.0));
                 // SAFETY: the ranks issue the same operations, but for what the revoke interrupts.
                 let init = |rank| unsafe { Communicator::init_rank_with(places[rank], ranks, &id, rank, &options) };
                 let all: Vec<_> = thread::scope(|scope| {

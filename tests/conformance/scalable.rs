@@ -23,7 +23,7 @@ fn child() {
 }
 
 fn options(seconds: f64) -> InitOptions {
-    InitOptions { timeout: slower(seconds), ..InitOptions::default() }
+    InitOptions::new().with_timeout(slower(seconds))
 }
 
 fn join(size: usize, ids: &[UniqueId], rank: usize, seconds: f64) -> Result<Communicator> {

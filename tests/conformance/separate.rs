@@ -173,7 +173,7 @@ fn ranks_of_one_process_end_together() {
 fn a_start_without_the_others() {
     watched(60.0, || {
         let id = UniqueId::new().unwrap();
-        let options = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(slower(1.0));
         // SAFETY: no other rank exists, so none issues anything.
         let start = || unsafe { Communicator::init_rank_with(Device::new(0).unwrap(), 3, &id, 0, &options) };
         let error = quick(slower(1.0), start).expect_err("a communicator without its other ranks");

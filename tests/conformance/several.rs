@@ -81,7 +81,7 @@ fn all_end_at_once_in_any_order() {
 fn those_that_share_end_together() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
-            let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
+            let options = InitOptions::new().with_config(Config::new().with_split_share(true));
             let clique = Clique::init_all_with(&places()[..ranks], &options).unwrap();
             let ends = |world: Communicator| {
                 let stream = Stream::new(world.device()).unwrap();

@@ -13,7 +13,7 @@ use crate::support::process::{Role, all_succeed, spawn_all};
 use crate::support::{assert_names, places, quick, rank_counts, skip, slower, still_works, watched};
 
 pub fn options() -> InitOptions {
-    InitOptions { config: Config::new().split_share(true), ..InitOptions::default() }
+    InitOptions::new().with_config(Config::new().with_split_share(true))
 }
 
 pub fn sharing(ranks: usize) -> Clique {

@@ -197,8 +197,8 @@ fn an_abort_of_those_that_have_windows() {
         for ranks in rank_counts(&[1, 2, 4]) {
             for which in 0..2 {
                 // SAFETY: what is registered is freed after its communicator.
-                let config = unsafe { Config::new().force_windows() }.split_share(true);
-                let options = InitOptions { timeout: slower(10.0), config, ..InitOptions::default() };
+                let config = unsafe { Config::new().with_force_windows() }.with_split_share(true);
+                let options = InitOptions::new().with_timeout(slower(10.0)).with_config(config);
                 let clique = Clique::init_all_with(&places()[..ranks], &options).unwrap();
                 let fires = Barrier::new(ranks);
                 clique

@@ -90,7 +90,7 @@ fn lists_that_are_wrong() {
             });
             assert_argument(rig.clique.shrink(&[0, 1]), "Clique::shrink", "fewer than all of the 2 ranks", "[0, 1]");
             rig.close();
-            let options = InitOptions { config: Config::new().shrink_share(true), ..InitOptions::default() };
+            let options = InitOptions::new().with_config(Config::new().with_shrink_share(true));
             let clique = Clique::init_all_with(&places()[..2], &options).unwrap();
             let refused = clique.shrink(&[0]).unwrap_err();
             assert!(matches!(refused, Error::InvalidUsage { .. }), "{refused}");
@@ -101,7 +101,7 @@ fn lists_that_are_wrong() {
             drop(part);
             clique.revoke("to be shrunk").unwrap();
             assert_eq!(clique.shrink(&[0]).unwrap().size(), 1);
-            let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
+            let options = InitOptions::new().with_config(Config::new().with_split_share(true));
             let clique = Clique::init_all_with(&places()[..2], &options).unwrap();
             let refused = clique.revoke("no").unwrap_err();
             assert!(matches!(refused, Error::InvalidUsage { .. }), "{refused}");

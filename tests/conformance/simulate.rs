@@ -179,7 +179,7 @@ fn what_nccl_does_not_simulate_is_refused_by_name() {
                 Ok(())
             });
             // Those that share are no group.
-            let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
+            let options = InitOptions::new().with_config(Config::new().with_split_share(true));
             let clique = Clique::init_all_with(&places()[..ranks], &options).unwrap();
             clique
                 .spmd(|comm| {

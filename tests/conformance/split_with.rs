@@ -15,8 +15,13 @@ fn assert_argument(error: &Error, name: &str) {
 
 /// Configurations that change nothing for what is computed.
 fn configs() -> [Config; 4] {
-    let named = Config::new().net_name("Socket").unwrap();
-    [Config::new(), Config::new().max_ctas(3), Config::new().min_ctas(2).max_ctas(4), named.cga_cluster_size(0)]
+    let named = Config::new().with_net_name("Socket").unwrap();
+    [
+        Config::new(),
+        Config::new().with_max_ctas(3),
+        Config::new().with_min_ctas(2).with_max_ctas(4),
+        named.with_cga_cluster_size(0),
+    ]
 }
 
 #[test]
@@ -38,7 +43,8 @@ fn each_part_has_a_configuration_of_its_own() {
                         assert_eq!(gathered(&part, stream, comm.rank())?, want);
                         assert_eq!(part.timeout(), comm.timeout());
                         // What it is configured with, its own parts inherit.
-                        let again = part.split_with(Some(0), part.rank(), &Config::new().min_ctas(1))?.expect("a part");
+                        let again =
+                            part.split_with(Some(0), part.rank(), &Config::new().with_min_ctas(1))?.expect("a part");
                         assert_eq!(gathered(&again, stream, comm.rank())?, want);
                         again.close_timeout(slower(10.0))?;
                         part.close_timeout(slower(10.0))?;
@@ -69,10 +75,10 @@ fn ranks_of_a_part_want_the_same() {
                 let errors = owners(ranks, |comm, _| {
                     let own = match (case, comm.rank()) {
                         // The last rank of the part.
-                        (0, 1) => Config::new().max_ctas(5).min_ctas(1),
-                        (1, 1) => Config::new().net_name("IB").unwrap(),
+                        (0, 1) => Config::new().with_max_ctas(5).with_min_ctas(1),
+                        (1, 1) => Config::new().with_net_name("IB").unwrap(),
                         (2, 1) => return comm.split(Some(0), 0).map(drop).unwrap_err(),
-                        _ => Config::new().max_ctas(4),
+                        _ => Config::new().with_max_ctas(4),
                     };
                     // The others are in another part, which must not begin either.
                     comm.split_with(Some(comm.rank() / 2), 0, &own).map(drop).unwrap_err()
@@ -99,28 +105,28 @@ fn what_cannot_be_inherited_is_refused_by_name() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
             let devices = &places()[..ranks];
-            let options = InitOptions { config: Config::new().max_ctas(4), ..InitOptions::default() };
+            let options = InitOptions::new().with_config(Config::new().with_max_ctas(4));
             let clique = Clique::init_all_with(devices, &options).unwrap();
             clique
                 .spmd(|comm| {
                     let refused = |config: &Config| comm.split_with(Some(0), 0, config).unwrap_err();
                     for (config, what) in [
-                        (Config::new().split_share(true), "split_share"),
-                        (Config::new().min_ctas(5), "min_ctas"),
-                        (Config::new().max_ctas(0), "max_ctas"),
-                        (Config::new().cga_cluster_size(9), "cga_cluster_size"),
+                        (Config::new().with_split_share(true), "split_share"),
+                        (Config::new().with_min_ctas(5), "min_ctas"),
+                        (Config::new().with_max_ctas(0), "max_ctas"),
+                        (Config::new().with_cga_cluster_size(9), "cga_cluster_size"),
                     ] {
                         assert_argument(&refused(&config), what);
                         #[cfg(nccl_ge_2_27)]
                         assert_argument(&comm.shrink_with(&[1 - comm.rank()], &config).unwrap_err(), what);
                     }
                     #[cfg(nccl_ge_2_27)]
-                    assert_argument(&refused(&Config::new().shrink_share(true)), "shrink_share");
+                    assert_argument(&refused(&Config::new().with_shrink_share(true)), "shrink_share");
                     // SAFETY: refused before NCCL sees it.
-                    let raw = unsafe { Config::new().raw(|config| config.blocking = 0) };
+                    let raw = unsafe { Config::new().with_raw(|config| config.blocking = 0) };
                     assert_argument(&refused(&raw), "blocking");
                     // None of it has happened.
-                    let config = Config::new().max_ctas(8).split_share(false);
+                    let config = Config::new().with_max_ctas(8).with_split_share(false);
                     let part = comm.split_with(Some(0), 0, &config)?.expect("a part");
                     sum(&part, &gpucomm::Stream::new(comm.device())?)
                 })
@@ -134,14 +140,14 @@ fn a_part_goes_on_sharing() {
     watched(60.0, || {
         for ranks in rank_counts(&[2]) {
             let devices = &places()[..ranks];
-            let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
+            let options = InitOptions::new().with_config(Config::new().with_split_share(true));
             let clique = Clique::init_all_with(devices, &options).unwrap();
             clique
                 .spmd(|comm| {
                     let stream = gpucomm::Stream::new(comm.device())?;
-                    let error = comm.split_with(Some(0), 0, &Config::new().split_share(false)).unwrap_err();
+                    let error = comm.split_with(Some(0), 0, &Config::new().with_split_share(false)).unwrap_err();
                     assert_argument(&error, "split_share");
-                    let part = comm.split_with(Some(0), 0, &Config::new().max_ctas(2))?.expect("a part");
+                    let part = comm.split_with(Some(0), 0, &Config::new().with_max_ctas(2))?.expect("a part");
                     let again = part.split(Some(0), 0)?.expect("a part");
                     sum(&again, &stream)?;
                     let watch = again.aborter();
@@ -165,12 +171,12 @@ fn those_that_are_left_are_configured_alike() {
                 if comm.rank() == 0 {
                     return Ok(());
                 }
-                let rest = comm.shrink_with(&[0], &Config::new().max_ctas(2))?;
+                let rest = comm.shrink_with(&[0], &Config::new().with_max_ctas(2))?;
                 assert_eq!(gathered(&rest, stream, comm.rank())?, (1..ranks).collect::<Vec<_>>());
                 let again = rest.split(Some(0), 0)?.expect("a part");
                 sum(&again, stream)
             });
-            let rest = rig.clique.shrink_with(&[ranks - 1], &Config::new().max_ctas(2)).unwrap();
+            let rest = rig.clique.shrink_with(&[ranks - 1], &Config::new().with_max_ctas(2)).unwrap();
             rest.spmd(|comm| sum(comm, &gpucomm::Stream::new(comm.device())?)).unwrap();
             drop(rest);
             rig.close();
@@ -178,10 +184,10 @@ fn those_that_are_left_are_configured_alike() {
             owners(ranks, |comm, stream| {
                 let revoked = comm.revoke("a test").unwrap();
                 let part =
-                    revoked.split_with(Some(0), comm.rank(), &Config::new().max_ctas(3)).unwrap().expect("a part");
+                    revoked.split_with(Some(0), comm.rank(), &Config::new().with_max_ctas(3)).unwrap().expect("a part");
                 sum(&part, stream).unwrap();
                 if comm.rank() > 0 {
-                    let rest = revoked.shrink_with(&[0], &Config::new().min_ctas(1)).unwrap();
+                    let rest = revoked.shrink_with(&[0], &Config::new().with_min_ctas(1)).unwrap();
                     assert_eq!(gathered(&rest, stream, comm.rank()).unwrap(), (1..ranks).collect::<Vec<_>>());
                 }
             });
@@ -190,7 +196,7 @@ fn those_that_are_left_are_configured_alike() {
         for ranks in rank_counts(&[3]) {
             for revoke in [false, true] {
                 let errors = owners(ranks, |comm, _| {
-                    let config = Config::new().max_ctas(4 + comm.rank() as i32);
+                    let config = Config::new().with_max_ctas(4 + comm.rank() as i32);
                     if revoke {
                         let revoked = comm.revoke("a test").unwrap();
                         return Some(revoked.split_with(Some(0), 0, &config).map(drop).unwrap_err());
@@ -230,7 +236,7 @@ fn the_same_ranks_again_otherwise_configured() {
                     for result in [rest.barrier(stream), rest.revoke("the test revokes").map(drop)] {
                         assert!(matches!(result, Ok(()) | Err(Error::Revoked { .. })), "{result:?}");
                     }
-                    let next = comm.shrink_with(&[0], &Config::new().max_ctas(5))?;
+                    let next = comm.shrink_with(&[0], &Config::new().with_max_ctas(5))?;
                     sum(&next, stream)?;
                 }
                 Ok(())

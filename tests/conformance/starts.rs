@@ -85,7 +85,7 @@ fn late(role: Role) {
         assert!(started.is_ok() || gpucomm::backend() != Backend::Emulator, "{started:?}");
         return;
     }
-    let options = InitOptions { timeout: Duration::from_millis(200), ..InitOptions::default() };
+    let options = InitOptions::new().with_timeout(Duration::from_millis(200));
     // SAFETY: no rank comes to any operation.
     let started =
         unsafe { Communicator::init_rank_with(role.device().unwrap(), role.size, &role.id, role.rank, &options) };

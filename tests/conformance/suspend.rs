@@ -225,7 +225,7 @@ fn parts_and_their_whole() {
 fn what_shares_is_refused() {
     since(FIRST, 60.0, || {
         for ranks in rank_counts(&[1, 2]) {
-            let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
+            let options = InitOptions::new().with_config(Config::new().with_split_share(true));
             let clique = Clique::init_all_with(&places()[..ranks], &options).unwrap();
             let part = clique.split(|_| Some((0, 0))).unwrap();
             for one in [&clique, &part[&0]] {

@@ -23,8 +23,8 @@ pub fn windows_are_sound() -> bool {
 
 /// Mapped memory of this rank, made to be shared.
 pub fn mapped(device: Device, bytes: usize) -> Result<DeviceBuffer<u32>> {
-    let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD);
-    Ok(PhysicalMemory::with(&properties, bytes)?.map(&[Access::read_write(device)])?.into_buffer())
+    let properties = MemoryProperties::new(device).with_handle_types(HandleTypes::FD);
+    Ok(PhysicalMemory::new_with(&properties, bytes)?.map(&[Access::read_write(device)])?.into_buffer())
 }
 
 /// Sums of different values of each rank, in place and not, over all of `x` from an element on.
@@ -188,8 +188,8 @@ fn other_memory_is_refused_by_name() {
                 let access = [Access::read_write(device)];
                 let private: DeviceBuffer<u32> = PhysicalMemory::new(device, 2 << 20)?.map(&access)?.into_buffer();
                 assert_argument(comm.window(&private), "window", "cuda::vmm", "without handles");
-                let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD);
-                let step = || PhysicalMemory::with(&properties, 2 << 20);
+                let properties = MemoryProperties::new(device).with_handle_types(HandleTypes::FD);
+                let step = || PhysicalMemory::new_with(&properties, 2 << 20);
                 let to_read: DeviceBuffer<u32> = step()?.map(&[Access::read(device)])?.into_buffer();
                 assert_argument(comm.window(&to_read), "window", "may write", "to read only");
                 let mut grown: DeviceBuffer<u32> = AddressRange::reserve(8 << 20)?.map(step()?, &access)?.into_buffer();

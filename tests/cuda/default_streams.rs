@@ -63,7 +63,7 @@ fn the_null_stream_is_one() {
 fn the_null_stream_takes_turns_with_others() {
     let null = Stream::null(device());
     let _current = device().set_current().unwrap();
-    let blocking = Stream::with_options(device(), StreamOptions { non_blocking: false, priority: 0 }).unwrap();
+    let blocking = Stream::new_with(device(), &StreamOptions::new().with_non_blocking(false).with_priority(0)).unwrap();
     let x = DeviceBuffer::<u8>::zeroed(&null, 100).unwrap();
     let gate = Gate::close(&null);
     raw_fill(&x, 5, ptr::null_mut());
@@ -167,7 +167,8 @@ fn captured(
 #[test]
 fn the_null_stream_is_refused_where_one_of_its_order_is_captured() {
     let stream = || {
-        let blocking = Stream::with_options(device(), StreamOptions { non_blocking: false, priority: 0 }).unwrap();
+        let blocking =
+            Stream::new_with(device(), &StreamOptions::new().with_non_blocking(false).with_priority(0)).unwrap();
         (blocking.as_raw(), Box::new(blocking) as Box<dyn std::any::Any>)
     };
     captured("default_streams::the_null_stream_is_refused_where_one_of_its_order_is_captured", stream, || {

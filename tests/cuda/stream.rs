@@ -14,8 +14,8 @@ fn options_arrive() {
     let (least, greatest) = device().stream_priority_range().unwrap();
     let plain = stream();
     assert_eq!((plain.flags().unwrap(), plain.priority().unwrap(), plain.device()), (1, least.max(0), device()));
-    let options = StreamOptions { non_blocking: false, priority: greatest };
-    let other = Stream::with_options(device(), options).unwrap();
+    let options = StreamOptions::new().with_non_blocking(false).with_priority(greatest);
+    let other = Stream::new_with(device(), &options).unwrap();
     assert_eq!((other.flags().unwrap(), other.priority().unwrap()), (0, greatest));
 }
 
@@ -118,7 +118,7 @@ fn host_functions_are_refused_cuda() {
                 ("runtime_version", runtime_version().map(drop)),
                 ("trim_pinned", trim_pinned().map(drop)),
                 ("Stream::new", Stream::new(device).map(drop)),
-                ("Stream::with_options", Stream::with_options(device, StreamOptions::default()).map(drop)),
+                ("Stream::new_with", Stream::new_with(device, &StreamOptions::default()).map(drop)),
                 ("flags", inner.flags().map(drop)),
                 ("priority", inner.priority().map(drop)),
                 ("Stream::query", inner.query().map(drop)),

@@ -191,19 +191,19 @@ fn who_keeps_to_no_rule_is_dropped() {
 #[test]
 fn who_is_no_rank_of_this_job_is_told_so() {
     let address = free_address();
-    let server = TcpPlace::new(&address).job("ours").serve(2).unwrap();
+    let server = TcpPlace::new(&address).with_job("ours").serve(2).unwrap();
     let place = TcpPlace::new(server.address()).with_timeout(slower(5.0));
     let why = |result: Result<gpucomm::exchange::Tcp>| {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::Exchange { operation: "TcpPlace::connect", .. }), "{error}");
         error.to_string()
     };
-    let text = why(place.clone().job("theirs").connect(1, 2));
+    let text = why(place.clone().with_job("theirs").connect(1, 2));
     assert!(text.contains("expected a rank of the job \"ours\", got one of \"theirs\""), "{text}");
-    let text = why(place.clone().job("ours").connect(1, 3));
+    let text = why(place.clone().with_job("ours").connect(1, 3));
     assert!(text.contains("expected one of 2 ranks, got one of 3"), "{text}");
-    assert!(place.clone().job("x".repeat(300)).connect(1, 2).is_err());
-    assert!(place.job("ours").connect(1, 2).is_ok());
+    assert!(place.clone().with_job("x".repeat(300)).connect(1, 2).is_err());
+    assert!(place.with_job("ours").connect(1, 2).is_ok());
 
     let mut stream = TcpStream::connect(&address).unwrap();
     stream.write_all(&hello(9, 0, (1, 2), "ours")).unwrap();

@@ -284,7 +284,7 @@ fn something_else_at_the_address() {
         assert!(matches!(error, Error::Timeout { operation: "C10dPlace::connect", .. }), "{error}");
         assert!(error.to_string().contains("has not come"), "{error}");
     }
-    assert!(C10dPlace::new("127.0.0.1:0").prefix("x".repeat(2000)).serve(1).is_err());
+    assert!(C10dPlace::new("127.0.0.1:0").with_prefix("x".repeat(2000)).serve(1).is_err());
     assert!(C10dPlace::new("127.0.0.1:0").connect(2, 2).is_err());
 }
 

@@ -193,7 +193,7 @@ fn starts(store: HookedStore<Liar>) -> Result<()> {
         socket.send(1 - rank, "f", &[std::os::fd::AsFd::as_fd(&file)])?;
         socket.receive(1 - rank, "f").map(drop)
     });
-    let options = InitOptions { timeout: Duration::from_millis(500), ..InitOptions::default() };
+    let options = InitOptions::new().with_timeout(Duration::from_millis(500));
     // SAFETY: both ranks do the same.
     let made = unsafe { Communicator::init_rank_over(Device::new(rank)?, &x, &options) };
     sent.and(made.map(drop))

@@ -36,7 +36,7 @@ fn a_server_of_pytorch() {
 /// All that a store is asked, at a server of somebody else.
 fn check(address: &str) {
     let within = slower(10.0);
-    let place = C10dPlace::new(address).prefix("/").with_timeout(within);
+    let place = C10dPlace::new(address).with_prefix("/").with_timeout(within);
     let store = place.connect(0, 1).unwrap();
     assert_eq!(store.get(&["from-torch"], within).unwrap(), [Some(b"x".to_vec())]);
     store.set("text", b"value", within).unwrap();
@@ -82,7 +82,7 @@ fn check(address: &str) {
         look.join().unwrap();
     });
     // An exchange, in several generations.
-    let place = C10dPlace::new(address).prefix("exchange/").with_timeout(within);
+    let place = C10dPlace::new(address).with_prefix("exchange/").with_timeout(within);
     std::thread::scope(|scope| {
         for rank in 0..3_u8 {
             let place = &place;
@@ -129,7 +129,8 @@ fn worker() {
     let number = |name: &str| variable(name).parse::<usize>().unwrap();
     assert_eq!(variable("TORCHELASTIC_USE_AGENT_STORE"), "True");
     let (rank, size, start) = (number("RANK"), number("WORLD_SIZE"), number("TORCHELASTIC_RESTART_COUNT"));
-    let place = C10dPlace::new(format!("{}:{}", variable("MASTER_ADDR"), variable("MASTER_PORT"))).prefix("gpucomm/");
+    let place =
+        C10dPlace::new(format!("{}:{}", variable("MASTER_ADDR"), variable("MASTER_PORT"))).with_prefix("gpucomm/");
     let within = slower(30.0);
     let x = Exchange::join_timeout(place.with_timeout(within).connect(rank, size).unwrap(), within).unwrap();
     let mine = [start as u8, rank as u8];

@@ -17,7 +17,7 @@ fn at(address: &str) -> TcpPlace {
 }
 
 fn ours(address: &str) -> TcpPlace {
-    at(address).secret(SECRET)
+    at(address).with_secret(SECRET)
 }
 
 /// The next frame, if there is one.
@@ -55,12 +55,12 @@ fn only_who_knows_it_comes_in() {
     let text = why(at(server.address()).connect(1, 2));
     assert!(text.contains("is refused: expected a rank with the shared secret, got one without any"), "{text}");
     for other in ["Correct horse", "correct horse ", "correct horse\0", "c"] {
-        let text = why(at(server.address()).secret(other).connect(1, 2));
+        let text = why(at(server.address()).with_secret(other).connect(1, 2));
         assert!(text.contains("is refused: expected a proof of the shared secret, got one that is none"), "{text}");
     }
     // The same as bytes.
-    assert!(at(server.address()).secret(SECRET.as_bytes()).connect(1, 2).is_ok());
-    let error = at("127.0.0.1:0").secret("").serve(2).unwrap_err();
+    assert!(at(server.address()).with_secret(SECRET.as_bytes()).connect(1, 2).is_ok());
+    let error = at("127.0.0.1:0").with_secret("").serve(2).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { .. }) && error.to_string().contains("at least 1 byte"), "{error}");
 
     let open = at("127.0.0.1:0").serve(2).unwrap();
@@ -79,7 +79,7 @@ fn a_job_goes_on_beside_those_who_do_not_know_it() {
         for at_all in 0..60 {
             let place = at(&address);
             match at_all % 3 {
-                0 => drop(why(place.secret(format!("guess {at_all}")).connect(1, 2))),
+                0 => drop(why(place.with_secret(format!("guess {at_all}")).connect(1, 2))),
                 1 => drop(why(place.connect(1, 2))),
                 _ => {
                     // Asked for a proof, it says something else, or nothing.

@@ -69,7 +69,7 @@ pub fn sites(size: usize) -> Vec<Site> {
     let directory = Site { name: "directory", place: Place::Directory(new_path()), size };
     let tcp = Site { name: "TCP", place: Place::Tcp(TcpPlace::new(free_address()).with_timeout(slower(20.0))), size };
     let c10d = |place: C10dPlace| place.with_timeout(slower(20.0));
-    let today = Place::C10d(c10d(C10dPlace::new(free_address()).prefix("p/")));
+    let today = Place::C10d(c10d(C10dPlace::new(free_address()).with_prefix("p/")));
     let today = Site { name: "c10d", place: today, size };
     let old = Place::OldC10d(c10d(C10dPlace::new(free_address()).old_protocol()));
     let old = Site { name: "c10d as of 1.13", place: old, size };

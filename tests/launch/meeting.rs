@@ -245,7 +245,7 @@ fn others_may_be_at_the_port_of_a_job() {
     let ports = said(said(&alone, "error: "), "at ports [").split([',', ']']).take(2);
     let ports: Vec<u16> = ports.map(|port| port.trim().parse().unwrap()).collect();
     // One is served by another job, at one nobody answers.
-    let _other = TcpPlace::new(format!("127.0.0.1:{}", ports[0])).job("another").serve(2).unwrap();
+    let _other = TcpPlace::new(format!("127.0.0.1:{}", ports[0])).with_job("another").serve(2).unwrap();
     let _silent = TcpListener::bind(("127.0.0.1", ports[1])).unwrap();
     start("meet", 2, &set).into_iter().for_each(|child| drop(child.succeeds()));
 }
@@ -272,19 +272,20 @@ fn a_launch_of_the_program_itself() {
     let wrong = |launch: Result<Launch>| assert!(matches!(launch, Err(Error::InvalidArgument { .. })), "{launch:?}");
     wrong(Launch::new(2, 2, "tcp://a:1"));
     wrong(Launch::new(0, 2, "a:1"));
-    wrong(Launch::new(0, 2, "tcp://a:1").and_then(|launch| launch.local(2, 2)));
-    wrong(Launch::new(0, 2, "tcp://a:1").and_then(|launch| launch.local(0, 3)));
+    wrong(Launch::new(0, 2, "tcp://a:1").and_then(|launch| launch.with_local(2, 2)));
+    wrong(Launch::new(0, 2, "tcp://a:1").and_then(|launch| launch.with_local(0, 3)));
     let store = format!("tcp://127.0.0.1:{}", free_port());
     std::thread::scope(|scope| {
         for rank in 0..2 {
             let store = &store;
             scope.spawn(move || {
-                let launch = Launch::new(rank, 2, store).unwrap().local(rank, 2).unwrap().with_timeout(slower(40.0));
+                let launch =
+                    Launch::new(rank, 2, store).unwrap().with_local(rank, 2).unwrap().with_timeout(slower(40.0));
                 let exchange = launch.join().unwrap();
                 assert_eq!(exchange.all_gather(&[rank as u8]).unwrap(), [[0], [1]]);
                 // The others may still be at it.
                 exchange.barrier().unwrap();
-                assert!(matches!(launch.local(rank, 2), Err(Error::InvalidUsage { .. })));
+                assert!(matches!(launch.with_local(rank, 2), Err(Error::InvalidUsage { .. })));
             });
         }
     });

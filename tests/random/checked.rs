@@ -106,7 +106,8 @@ pub fn child() {
 pub fn joined(role: &Role, batch: &Batch) -> (Communicator, Exchange) {
     let place = std::env::var(PLACE).expect(PLACE);
     let exchange = Exchange::join(Directory::open(place, role.rank, role.size).expect("a store")).expect("an exchange");
-    let options = InitOptions { timeout: gpucomm::default_timeout(), config: config(batch), checked: true };
+    let options =
+        InitOptions::new().with_timeout(gpucomm::default_timeout()).with_config(config(batch)).with_checked(true);
     // SAFETY: the ranks do the same, but for one, with what they compare.
     let comm = unsafe { Communicator::init_rank_over(role.device().expect("a device"), &exchange, &options) };
     let comm = comm.expect("a communicator");

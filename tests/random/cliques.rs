@@ -37,7 +37,7 @@ pub fn config(batch: &Batch) -> Config {
 /// A clique that ends in order, whose calls, and all other waits from now on, take so long at most.
 pub fn start(batch: &Batch, timeout: Duration) -> Clique {
     // SAFETY: messages here are too short for NCCL to register memory, and no rank ends before the others.
-    start_with(batch, timeout, unsafe { config(batch).force_windows() })
+    start_with(batch, timeout, unsafe { config(batch).with_force_windows() })
 }
 
 /// The same, where ranks end at any time: with windows only where their kernels end as well.
@@ -46,8 +46,8 @@ pub fn start_to_end(batch: &Batch, timeout: Duration) -> Clique {
 }
 
 fn start_with(batch: &Batch, timeout: Duration, config: Config) -> Clique {
-    let config = config.split_share(shares(batch));
-    let options = InitOptions { timeout: slower(PATIENT), config, ..InitOptions::default() };
+    let config = config.with_split_share(shares(batch));
+    let options = InitOptions::new().with_timeout(slower(PATIENT)).with_config(config);
     let clique = Clique::init_all_with(&devices(batch), &options)
         .unwrap_or_else(|error| panic!("no clique: {error}: {}", batch.repeat(batch.first)));
     gpucomm::set_default_timeout(slower(timeout));

@@ -34,67 +34,67 @@ impl Settings {
         };
         let mut config = Config::new();
         if let Some(number) = take(2, 17, 1) {
-            config = config.cga_cluster_size(number % 5);
+            config = config.with_cga_cluster_size(number % 5);
         }
         if let Some(number) = take(2, 17, 1) {
-            config = config.min_ctas(1 + number % 4).max_ctas(4 + number / 4 % 13);
+            config = config.with_min_ctas(1 + number % 4).with_max_ctas(4 + number / 4 % 13);
         }
         #[cfg(nccl_ge_2_26)]
         if let Some(number) = take(2, 26, 2) {
-            config = config.traffic_class(number % 4);
+            config = config.with_traffic_class(number % 4);
         }
         #[cfg(nccl_ge_2_27)]
         {
             if let Some(number) = take(2, 27, 3) {
-                config = config.comm_name(&format!("random {number}")).expect("a name");
+                config = config.with_comm_name(&format!("random {number}")).expect("a name");
             }
             if let Some(number) = take(2, 27, 3) {
-                config = config.collnet_enable(number % 2 == 0);
+                config = config.with_collnet_enable(number % 2 == 0);
             }
             if let Some(number) = take(2, 27, 3) {
-                config = config.cta_policy([CtaPolicy::Default, CtaPolicy::Efficiency][number as usize % 2]);
+                config = config.with_cta_policy([CtaPolicy::Default, CtaPolicy::Efficiency][number as usize % 2]);
             }
             if let Some(number) = take(2, 27, 3) {
-                config = config.nvls_ctas(1 + number % 16);
+                config = config.with_nvls_ctas(1 + number % 16);
             }
         }
         #[cfg(nccl_ge_2_28)]
         {
             if let Some(number) = take(2, 28, 3) {
-                config = config.channels_per_net_peer(1 + number % 8);
+                config = config.with_channels_per_net_peer(1 + number % 8);
             }
             if let Some(number) = take(2, 28, 3) {
-                config = config.nvlink_centric_sched(number % 2 == 0);
+                config = config.with_nvlink_centric_sched(number % 2 == 0);
             }
         }
         #[cfg(nccl_ge_2_29)]
         {
             if take(2, 29, 2).is_some() {
-                config = config.graph_usage(GraphUsage::Mixed);
+                config = config.with_graph_usage(GraphUsage::Mixed);
                 #[cfg(nccl_ge_2_30_7)]
                 if running >= Version::new(2, 30, 7) {
-                    config = config.graph_stream_ordering(true);
+                    config = config.with_graph_stream_ordering(true);
                 }
             }
             if let Some(number) = take(2, 29, 2) {
-                config = config.num_rma_ctx(1 + number % 3);
+                config = config.with_num_rma_ctx(1 + number % 3);
             }
         }
         #[cfg(nccl_ge_2_31)]
         {
             if let Some(number) = take(2, 31, 2) {
-                config = config.num_rma_sig(1 + number % 3);
+                config = config.with_num_rma_sig(1 + number % 3);
             }
             if let Some(number) = take(2, 31, 2) {
-                config = config.rma_eager_init(number % 2 == 0);
+                config = config.with_rma_eager_init(number % 2 == 0);
             }
             if let Some(number) = take(2, 31, 2) {
-                config = config.host_cft([HostCft::Fallback, HostCft::Disable][number as usize % 2]);
+                config = config.with_host_cft([HostCft::Fallback, HostCft::Disable][number as usize % 2]);
             }
         }
         #[cfg(nccl_ge_2_32)]
         if take(2, 32, 3).is_some() {
-            config = config.nvls_host(NvlsHost::OFF);
+            config = config.with_nvls_host(NvlsHost::OFF);
         }
         config
     }

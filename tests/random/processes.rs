@@ -111,7 +111,8 @@ pub fn child() {
 
 /// The communicator of a rank, which is connected with every other.
 pub fn joined(role: &Role, batch: &Batch) -> Communicator {
-    let options = InitOptions { timeout: gpucomm::default_timeout(), config: config(batch), checked: false };
+    let options =
+        InitOptions::new().with_timeout(gpucomm::default_timeout()).with_config(config(batch)).with_checked(false);
     let comm = role.join_with(&options).expect("a communicator");
     Rank::connect(&comm).expect("connections");
     comm

@@ -148,7 +148,7 @@ fn a_request_that_nobody_wants() {
 
 #[test]
 fn wakers() {
-    let (world, gate) = (world(2, WorldOptions { queue: 1, ..WorldOptions::default() }), Gate::new());
+    let (world, gate) = (world(2, WorldOptions::new().with_queue(1)), Gate::new());
     let ranks = world.ranks();
     let waker = Waker::from(Arc::new(Blocks(gate.inside())));
     let mut context = Context::from_waker(&waker);
@@ -234,7 +234,7 @@ impl Completion for Kept {
 #[test]
 fn a_completion_that_is_dropped() {
     let (world, gate) = (world(1, WorldOptions::default()), Gate::new());
-    let rank = world.rank(0).unwrap().completion(Arc::new(Kept(Shown(BlocksDropped(gate.inside())))));
+    let rank = world.rank(0).unwrap().with_completion(Arc::new(Kept(Shown(BlocksDropped(gate.inside())))));
     let ((begins, begun), (let_go, goes_on_now)) = (channel(), channel());
     let answer = rank.submit(Owner { begins: Some((begins, goes_on_now)), back: None, owns: None });
     let _ = begun.recv();
@@ -260,14 +260,14 @@ impl Completion for BlocksWatching {
 fn a_completion_that_is_given_work() {
     let completions: [Arc<dyn Completion>; 2] = [Arc::new(Polling::default()), Arc::new(HostCallback)];
     for (completion, ranks) in completions.into_iter().flat_map(|each| [(Arc::clone(&each), 1), (each, 2)]) {
-        let options = WorldOptions { completion: Arc::clone(&completion), ..WorldOptions::default() };
+        let options = WorldOptions::new().with_completion(Arc::clone(&completion));
         let (world, gate) = (world(ranks, options), Gate::new());
         let rank = world.rank(0).unwrap();
         let request = || Owner { begins: None, back: None, owns: None };
         let (let_go, until) = channel();
         let earlier = rank.submit(Occupy::until(until));
         let blocks = BlocksWatching(Shown(gate.inside()), completion);
-        let blocked = rank.clone().completion(Arc::new(blocks)).submit(request());
+        let blocked = rank.clone().with_completion(Arc::new(blocks)).submit(request());
         gate.blocks(1);
         assert!(!earlier.is_ready());
         drop(let_go);
@@ -290,7 +290,7 @@ fn a_completion_that_is_given_work() {
 /// A generation may take seconds to end. What waits for the next one has its deadline meanwhile.
 #[test]
 fn a_request_as_its_generation_ends() {
-    let world = world(1, WorldOptions { while_down: WhileDown::Queue, ..WorldOptions::default() });
+    let world = world(1, WorldOptions::new().with_while_down(WhileDown::Queue));
     let (let_go, held) = hold(&world.rank(0).unwrap());
     world.fail("a test");
     let rank = world.rank(0).unwrap().with_timeout(Duration::from_millis(50));
@@ -346,7 +346,7 @@ fn a_store() {
     let store = HookedStore(Silent(Box::new(place.store(0).unwrap()), Arc::clone(&blocks)));
     let exchange = Exchange::join(store).unwrap();
     // SAFETY: it is the only rank.
-    let world = unsafe { World::join(exchange, Device::new(0).unwrap(), WorldOptions::default()) }.unwrap();
+    let world = unsafe { World::join(exchange, Device::new(0).unwrap(), &WorldOptions::default()) }.unwrap();
     let (let_go, held) = hold(&world.rank(0).unwrap());
     let waits = world.rank(0).unwrap().submit(requests::barrier());
     assert!(blocks.set(gate.inside()).is_ok());
@@ -366,13 +366,13 @@ fn a_store_of_a_checked_world() {
     turn();
     let (place, gate) = (Threads::new(2), Gate::new());
     let limit = slower(1.0);
-    let init = InitOptions { checked: true, timeout: slower(20.0), ..InitOptions::default() };
-    let options = WorldOptions { init, timeout: limit, ..WorldOptions::default() };
+    let init = InitOptions::new().with_checked(true).with_timeout(slower(20.0));
+    let options = WorldOptions::new().with_init(init).with_timeout(limit);
     let start = |rank: usize, blocks: &Arc<OnceLock<Arc<Inside>>>| {
         let store = HookedStore(Silent(Box::new(place.store(rank).unwrap()), Arc::clone(blocks)));
         let exchange = Exchange::join(store).unwrap();
         // SAFETY: all ranks do the same.
-        unsafe { World::join(exchange, Device::new(rank).unwrap(), options.clone()) }.unwrap()
+        unsafe { World::join(exchange, Device::new(rank).unwrap(), &options) }.unwrap()
     };
     let blocks = [(); 2].map(|()| Arc::new(OnceLock::new()));
     let worlds = std::thread::scope(|scope| {
@@ -403,7 +403,7 @@ fn room_that_is_given_up() {
     impl Wake for Nothing {
         fn wake(self: Arc<Self>) {}
     }
-    let world = world(1, WorldOptions { queue: 1, ..WorldOptions::default() });
+    let world = world(1, WorldOptions::new().with_queue(1));
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
     let waits = rank.submit(requests::barrier());

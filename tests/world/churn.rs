@@ -12,17 +12,15 @@ use super::ends::apart;
 use super::support::{completion, drawn, eventually, on, slower, values, world};
 
 fn options(rng: &mut Rng) -> WorldOptions {
-    WorldOptions {
-        completion: completion(rng),
-        queue: rng.usize(1..5),
-        overflow: if rng.bool() { Overflow::Wait } else { Overflow::Refuse },
-        while_down: if rng.bool() { WhileDown::Refuse } else { WhileDown::Queue },
-        spin: Duration::from_micros(if rng.bool() { 0 } else { 100 }),
-        sequenced: rng.bool(),
-        timeout: slower(10.0),
-        init: InitOptions { timeout: slower(10.0), ..InitOptions::default() },
-        ..WorldOptions::default()
-    }
+    WorldOptions::new()
+        .with_completion(completion(rng))
+        .with_queue(rng.usize(1..5))
+        .with_overflow(if rng.bool() { Overflow::Wait } else { Overflow::Refuse })
+        .with_while_down(if rng.bool() { WhileDown::Refuse } else { WhileDown::Queue })
+        .with_spin(Duration::from_micros(if rng.bool() { 0 } else { 100 }))
+        .with_sequenced(rng.bool())
+        .with_timeout(slower(10.0))
+        .with_init(InitOptions::new().with_timeout(slower(10.0)))
 }
 
 /// Asks until it is told to end. Each answer is right, or says why there is none, and has the buffers.
@@ -99,7 +97,7 @@ fn while_it_fails_and_is_rebuilt() {
 fn fewer_and_fewer() {
     let mut rng = Rng::with_seed(drawn().0);
     let place = Threads::new(4);
-    let common = WorldOptions { while_down: WhileDown::Refuse, overflow: Overflow::Wait, ..options(&mut rng) };
+    let common = options(&mut rng).with_while_down(WhileDown::Refuse).with_overflow(Overflow::Wait);
     let Ok(mut worlds) = apart(&place, &vec![common; 4]) else { return };
     while worlds.len() > 1 {
         let leaves = worlds.swap_remove(rng.usize(..worlds.len()));

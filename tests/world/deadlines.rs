@@ -41,8 +41,8 @@ fn as_ranks_meet() {
 
 #[test]
 fn seldom_polled() {
-    let completion = Arc::new(Polling { interval: Duration::from_secs(3600) });
-    let world = world(2, WorldOptions { completion, ..WorldOptions::default() });
+    let completion = Arc::new(Polling::new().with_interval(Duration::from_secs(3600)));
+    let world = world(2, WorldOptions::new().with_completion(completion));
     let (_, took) = timed(|| world.barrier().wait().unwrap());
     assert!(took < slower(20.0), "{took:?}");
     if world.size() > 1 {
@@ -67,7 +67,7 @@ fn kept_by_a_completion() {
     let world = world(1, WorldOptions::default());
     world.barrier().wait().unwrap();
     let (sender, receiver) = channel();
-    let rank = world.rank(0).unwrap().completion(Arc::new(Keeps(sender))).with_timeout(Duration::from_millis(50));
+    let rank = world.rank(0).unwrap().with_completion(Arc::new(Keeps(sender))).with_timeout(Duration::from_millis(50));
     let answers = [rank.submit(requests::barrier()), rank.submit(requests::barrier())];
     for answer in answers {
         let failed = answer.wait_timeout(slower(30.0)).expect("an answer").unwrap_err();
@@ -121,9 +121,9 @@ fn while_it_is_rebuilt() {
     let place = gpucomm::exchange::Threads::new(2);
     let rebuild =
         Rebuild::Automatic { members: Members::Survivors, first: Duration::ZERO, longest: Duration::ZERO, attempts: 1 };
-    let init = InitOptions { timeout: slower(4.0), ..InitOptions::default() };
-    let by_hand = WorldOptions { init, while_down: WhileDown::Queue, ..WorldOptions::default() };
-    let options = [WorldOptions { rebuild, ..by_hand.clone() }, by_hand];
+    let init = InitOptions::new().with_timeout(slower(4.0));
+    let by_hand = WorldOptions::new().with_init(init).with_while_down(WhileDown::Queue);
+    let options = [by_hand.clone().with_rebuild(rebuild), by_hand];
     let Ok(mut worlds) = super::ends::apart(&place, &options) else { return };
     // Who does not rebuild holds up the other one.
     let (other, one) = (worlds.pop(), worlds.remove(0));
@@ -146,8 +146,8 @@ fn from_no_time_to_the_longest() {
         let begin = Instant::now();
         // Each of the three times in turn, beside two that are long enough.
         for (start, request, end) in [(time, LONG, LONG), (LONG, time, LONG), (LONG, LONG, time)] {
-            let init = InitOptions { timeout: start, ..InitOptions::default() };
-            let world = match World::with(devices, WorldOptions { init, timeout: request, ..WorldOptions::default() }) {
+            let init = InitOptions::new().with_timeout(start);
+            let world = match World::new_with(devices, &WorldOptions::new().with_init(init).with_timeout(request)) {
                 Ok(world) => world,
                 Err(error) => {
                     assert!(start < LONG && matches!(error, Error::Timeout { .. }), "{time:?}: {error:?}");
@@ -170,7 +170,7 @@ fn from_no_time_to_the_longest() {
 #[test]
 fn of_a_request_for_all_ranks() {
     for gets_room in [false, true] {
-        let world = world(2, WorldOptions { queue: 1, timeout: LONG, ..WorldOptions::default() });
+        let world = world(2, WorldOptions::new().with_queue(1).with_timeout(LONG));
         let size = world.size();
         if size < 2 {
             return;
@@ -214,10 +214,10 @@ fn two(timeout: Duration, before: impl Fn(usize) + Clone + Send + Sync + 'static
             Ok(())
         });
         let exchange = Exchange::join(HookedStore(store)).unwrap();
-        let init = InitOptions { timeout, ..InitOptions::default() };
-        let options = WorldOptions { timeout, init, ..WorldOptions::default() };
+        let init = InitOptions::new().with_timeout(timeout);
+        let options = WorldOptions::new().with_timeout(timeout).with_init(init);
         // SAFETY: both ranks do the same.
-        unsafe { World::join(exchange, Device::new(rank).unwrap(), options) }.unwrap()
+        unsafe { World::join(exchange, Device::new(rank).unwrap(), &options) }.unwrap()
     };
     Some(std::thread::scope(|scope| {
         let other = scope.spawn(|| join(1));

@@ -27,7 +27,7 @@ pub fn apart(place: &Threads, options: &[WorldOptions]) -> Result<Vec<World>> {
     let join = |rank: usize| {
         let exchange = Exchange::join(place.store(rank)?)?;
         // SAFETY: all ranks submit the same.
-        unsafe { World::join(exchange, Device::new(rank)?, options[rank].clone()) }
+        unsafe { World::join(exchange, Device::new(rank)?, &options[rank]) }
     };
     std::thread::scope(|scope| {
         let join = &join;
@@ -136,7 +136,7 @@ fn what_is_not_enqueued_ends_all() {
 /// What waited for more ranks than there are is for none of them, whichever number they have now.
 #[test]
 fn fewer_ranks() {
-    let options = WorldOptions { while_down: WhileDown::Queue, ..WorldOptions::default() };
+    let options = WorldOptions::new().with_while_down(WhileDown::Queue);
     let place = Threads::new(3);
     let Ok(mut worlds) = apart(&place, &vec![options; 3]) else { return };
     worlds[0].fail("a test");
@@ -158,8 +158,8 @@ fn fewer_ranks() {
 #[test]
 fn different_members() {
     let place = Threads::new(3);
-    let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
-    let Ok(worlds) = apart(&place, &vec![WorldOptions { init, ..WorldOptions::default() }; 3]) else { return };
+    let init = InitOptions::new().with_timeout(slower(20.0));
+    let Ok(worlds) = apart(&place, &vec![WorldOptions::new().with_init(init); 3]) else { return };
     let rebuild = |members: [Members; 3]| -> Vec<Result<()>> {
         std::thread::scope(|scope| {
             let all = worlds.iter().zip(members).map(|(world, members)| scope.spawn(move || world.rebuild(members)));
@@ -188,7 +188,7 @@ fn different_members() {
 /// One of them had something, and has it no more, before there is a generation for it.
 #[test]
 fn late_in_one_process_while_down() {
-    let options = WorldOptions { while_down: WhileDown::Queue, ..WorldOptions::default() };
+    let options = WorldOptions::new().with_while_down(WhileDown::Queue);
     let place = Threads::new(2);
     let Ok(worlds) = two(&place, &options) else { return };
     worlds[0].fail("a test");
@@ -280,14 +280,14 @@ fn watches_that_are_dropped() {
 #[test]
 fn with_lanes_and_without() {
     let place = Threads::new(3);
-    let options = WorldOptions { sequenced: true, timeout: slower(20.0), ..WorldOptions::default() };
+    let options = WorldOptions::new().with_sequenced(true).with_timeout(slower(20.0));
     let Ok(worlds) = apart(&place, &vec![options; 3]) else { return };
     let lane = Lane::new("a lane");
     for _ in 0..10 {
         let ask = |world: &World| {
             let rank = &world.ranks()[0];
             let plain = rank.all_reduce(InPlace(on(rank.device(), &[1u8])), ReduceOp::Sum);
-            (plain, rank.clone().lane(&lane).all_reduce(InPlace(on(rank.device(), &[2u8])), ReduceOp::Sum))
+            (plain, rank.clone().with_lane(&lane).all_reduce(InPlace(on(rank.device(), &[2u8])), ReduceOp::Sum))
         };
         let asked: Vec<_> = worlds.iter().map(ask).collect();
         for (plain, in_lane) in asked {
@@ -301,9 +301,9 @@ fn with_lanes_and_without() {
 #[test]
 fn a_drop_takes_little_more_than_the_timeout() {
     turn();
-    let init = InitOptions { timeout: slower(1.0), ..InitOptions::default() };
-    let options = WorldOptions { init, ..WorldOptions::default() };
-    let start = |device: &Device| World::with(&[*device], options.clone()).unwrap();
+    let init = InitOptions::new().with_timeout(slower(1.0));
+    let options = WorldOptions::new().with_init(init);
+    let start = |device: &Device| World::new_with(&[*device], &options).unwrap();
     let worlds: Vec<_> = Device::all().unwrap().iter().take(3).map(start).collect();
     let (let_go, answers): (Vec<Sender<()>>, Vec<_>) = worlds
         .iter()
@@ -346,7 +346,7 @@ impl Request for Keep {
 #[test]
 fn communicators_that_are_kept() {
     for end in ["close", "drop", "rebuild"] {
-        let options = WorldOptions { timeout: slower(20.0), ..WorldOptions::default() };
+        let options = WorldOptions::new().with_timeout(slower(20.0));
         let world = world(2, options);
         let (keep, kept) = channel();
         world.submit(world.ranks().iter().map(|_| Keep(keep.clone()))).wait().unwrap();
@@ -401,9 +401,9 @@ fn beside_a_foreign_stream_that_is_held() {
 fn held() {
     let devices = Device::all().unwrap();
     let Some(devices) = devices.get(..2) else { return };
-    let init = InitOptions { timeout: slower(5.0), ..InitOptions::default() };
-    let options = WorldOptions { init, timeout: slower(20.0), ..WorldOptions::default() };
-    let start = || World::with(devices, options.clone()).unwrap();
+    let init = InitOptions::new().with_timeout(slower(5.0));
+    let options = WorldOptions::new().with_init(init).with_timeout(slower(20.0));
+    let start = || World::new_with(devices, &options).unwrap();
     let (world, warm) = (start(), start());
     warm.barrier().wait().unwrap();
     let (gate, stream) = (Gate::default(), Stream::new(devices[0]).unwrap());
@@ -460,8 +460,8 @@ fn exits() {
     let Ok(how) = std::env::var(EXIT) else { return };
     let devices = Device::all().unwrap();
     let ranks = devices.len().min(2);
-    let options = WorldOptions { timeout: Duration::from_secs(3600), ..WorldOptions::default() };
-    let world = WORLD.get_or_init(|| World::with(&devices[..ranks], options).unwrap());
+    let options = WorldOptions::new().with_timeout(Duration::from_secs(3600));
+    let world = WORLD.get_or_init(|| World::new_with(&devices[..ranks], &options).unwrap());
     world.barrier().wait().unwrap();
     let stream = Stream::new(devices[0]).unwrap();
     let gate = Gate::default();
@@ -480,9 +480,8 @@ fn exits() {
 #[test]
 fn worlds_dropped_behind_a_device_that_is_held_up() {
     let timeout = slower(4.0);
-    let init = InitOptions { timeout, ..InitOptions::default() };
-    let worlds: Vec<_> =
-        (0..3).map(|_| world(2, WorldOptions { init: init.clone(), ..WorldOptions::default() })).collect();
+    let init = InitOptions::new().with_timeout(timeout);
+    let worlds: Vec<_> = (0..3).map(|_| world(2, WorldOptions::new().with_init(init.clone()))).collect();
     worlds.iter().for_each(|world| drop(world.barrier().wait().unwrap()));
     let devices = worlds[0].devices();
     let clique = Clique::init_all_with(&devices, &init).unwrap();
@@ -523,13 +522,11 @@ fn one_that_rebuilds_itself(
         let exchange = Exchange::join(HookedStore(store)).unwrap();
         let (first, longest) = (Duration::from_millis(10), Duration::from_millis(100));
         let automatic = Rebuild::Automatic { members: Members::Same, first, longest, attempts: 100 };
-        let options = WorldOptions {
-            rebuild: if rank == 0 { automatic } else { Rebuild::ByHand },
-            init: InitOptions { timeout: slower(60.0), ..InitOptions::default() },
-            ..WorldOptions::default()
-        };
+        let options = WorldOptions::new()
+            .with_rebuild(if rank == 0 { automatic } else { Rebuild::ByHand })
+            .with_init(InitOptions::new().with_timeout(slower(60.0)));
         // SAFETY: both ranks do the same.
-        (unsafe { World::join(exchange.clone(), Device::new(rank).unwrap(), options) }.unwrap(), exchange)
+        (unsafe { World::join(exchange.clone(), Device::new(rank).unwrap(), &options) }.unwrap(), exchange)
     };
     let ((own, mine), (other, its)) = std::thread::scope(|scope| {
         let other = scope.spawn(|| join(1));
@@ -640,7 +637,7 @@ fn an_end_soon_after_a_rebuild() {
         });
         let exchange = Exchange::join(HookedStore(store)).unwrap();
         // SAFETY: both ranks do the same.
-        unsafe { World::join(exchange, Device::new(rank).unwrap(), WorldOptions::default()) }.unwrap()
+        unsafe { World::join(exchange, Device::new(rank).unwrap(), &WorldOptions::default()) }.unwrap()
     };
     let (own, other) = std::thread::scope(|scope| {
         let other = scope.spawn(|| join(1));

@@ -14,7 +14,7 @@ async fn task(world: &World, number: u32) {
         let mut answers = Vec::new();
         for rank in world.ranks() {
             let x = InPlace(on(rank.device(), &[number * round; 9]));
-            let rank = rank.lane(&lane);
+            let rank = rank.with_lane(&lane);
             let room = rank.room().await.unwrap();
             answers.push(room.submit(gpucomm::world::requests::all_reduce(x, ReduceOp::Sum)));
         }
@@ -25,7 +25,7 @@ async fn task(world: &World, number: u32) {
 }
 
 fn sequenced() -> World {
-    world(3, WorldOptions { sequenced: true, queue: 8, ..WorldOptions::default() })
+    world(3, WorldOptions::new().with_sequenced(true).with_queue(8))
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn under_load() {
         longest: Duration::from_secs(2),
         attempts: 10,
     };
-    let world = world(4, WorldOptions { rebuild, timeout: Duration::from_secs(3), ..WorldOptions::default() });
+    let world = world(4, WorldOptions::new().with_rebuild(rebuild).with_timeout(Duration::from_secs(3)));
     let (mut answered, mut failed) = (0, 0);
     let devices = world.devices();
     let mut trap = (left == 0).then(|| (Trap::on(devices[fastrand::usize(..devices.len())]), fastrand::u32(4..200)));

@@ -54,9 +54,9 @@ fn by_hand() {
 
 #[test]
 fn requests_wait_for_the_next_generation() {
-    let options = WorldOptions { while_down: WhileDown::Queue, ..WorldOptions::default() };
+    let options = WorldOptions::new().with_while_down(WhileDown::Queue);
     for sequenced in [false, true] {
-        let world = world(2, WorldOptions { sequenced, ..options.clone() });
+        let world = world(2, options.clone().with_sequenced(sequenced));
         world.fail("a test");
         let ask = |rank: gpucomm::world::Rank| rank.all_reduce(InPlace(on(rank.device(), &[1u8; 4])), ReduceOp::Sum);
         let answers: Vec<_> = world.ranks().into_iter().map(ask).collect();
@@ -85,7 +85,7 @@ fn by_itself() {
         longest: Duration::from_secs(1),
         attempts: 5,
     };
-    let world = world(3, WorldOptions { rebuild, while_down: WhileDown::Queue, ..WorldOptions::default() });
+    let world = world(3, WorldOptions::new().with_rebuild(rebuild).with_while_down(WhileDown::Queue));
     for round in 1..4 {
         world.fail("a test");
         eventually("it is up", || world.health().generation == round + 1);

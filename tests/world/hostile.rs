@@ -55,7 +55,7 @@ impl Completion for HeldBack {
 /// What a completion has held back is looked at, though another one has come since that is not done.
 #[test]
 fn what_was_held_back_is_seen() {
-    let world = world(2, WorldOptions { timeout: slower(20.0), ..WorldOptions::default() });
+    let world = world(2, WorldOptions::new().with_timeout(slower(20.0)));
     let ranks = world.ranks();
     if ranks.len() < 2 {
         return;
@@ -65,7 +65,7 @@ fn what_was_held_back_is_seen() {
         (ranks[1].send(on(ranks[1].device(), &[1u32; 4]), 0), ranks[0].recv(zeroed::<u32>(ranks[0].device(), 4), 1));
     assert!(sent.wait().is_ok() && received.wait().is_ok());
     let (sender, receiver) = channel();
-    let first = ranks[0].clone().completion(Arc::new(HeldBack(Mutex::new(sender)))).submit(requests::barrier());
+    let first = ranks[0].clone().with_completion(Arc::new(HeldBack(Mutex::new(sender)))).submit(requests::barrier());
     let other = ranks[1].submit(requests::barrier());
     let second = ranks[0].recv(zeroed::<u32>(ranks[0].device(), 4), 1);
     let work = receiver.recv_timeout(slower(10.0)).unwrap();
@@ -87,8 +87,8 @@ fn never_again() {
     let id = UniqueId::new().unwrap();
     // SAFETY: it is the only rank.
     let comm = unsafe { Communicator::init_rank(Device::new(0).unwrap(), 1, &id, 0).unwrap() };
-    let options = WorldOptions { rebuild, while_down: WhileDown::Queue, ..WorldOptions::default() };
-    let world = World::of_communicator(comm, options).unwrap();
+    let options = WorldOptions::new().with_rebuild(rebuild).with_while_down(WhileDown::Queue);
+    let world = World::of_communicator(comm, &options).unwrap();
     world.fail("a test");
     eventually("it was tried", || world.health().attempt.is_some());
     std::thread::sleep(Duration::from_millis(200));
@@ -100,8 +100,7 @@ fn never_again() {
 /// What was submitted to all ranks that will be is answered at its deadline.
 #[test]
 fn late_on_all_ranks_that_will_be() {
-    let options =
-        WorldOptions { while_down: WhileDown::Queue, timeout: Duration::from_millis(300), ..WorldOptions::default() };
+    let options = WorldOptions::new().with_while_down(WhileDown::Queue).with_timeout(Duration::from_millis(300));
     let world = world(2, options);
     world.fail("a test");
     let answer = world.barrier().wait_timeout(slower(5.0));
@@ -122,7 +121,7 @@ impl Wake for Inline {
 /// Who waits for room asks all ranks for something at once, where it is woken.
 #[test]
 fn who_is_woken_submits_to_all() {
-    let options = WorldOptions { sequenced: true, queue: 2, timeout: slower(20.0), ..WorldOptions::default() };
+    let options = WorldOptions::new().with_sequenced(true).with_queue(2).with_timeout(slower(20.0));
     let world = Arc::new(world(2, options));
     let ranks: &'static [Rank] = Box::leak(world.ranks().into());
     let [first, second] = ranks else { return };
@@ -131,7 +130,7 @@ fn who_is_woken_submits_to_all() {
         Poll::Pending => panic!("there is room"),
     };
     // In a lane of its own, so that the other rank waits for nothing, and is full.
-    let (let_go, held) = hold(&first.clone().lane(&Lane::of("hold", [0]).unwrap()));
+    let (let_go, held) = hold(&first.clone().with_lane(&Lane::of("hold", [0]).unwrap()));
     let (own, places) = (room(first), [room(second), room(second)]);
     let submitting = Arc::clone(&world);
     let (told, tells) = channel();
@@ -238,8 +237,8 @@ fn within_a_host_function() {
     let devices = Device::all().unwrap();
     let devices = &devices[..devices.len().min(2)];
     let start = || {
-        let options = WorldOptions { timeout: slower(20.0), ..WorldOptions::default() };
-        let world = World::with(devices, options).unwrap();
+        let options = WorldOptions::new().with_timeout(slower(20.0));
+        let world = World::new_with(devices, &options).unwrap();
         world.barrier().wait().unwrap();
         world
     };

@@ -8,7 +8,7 @@ use super::support::{on, values, world, zeroed};
 /// Each task comes to the ranks in an order of its own.
 #[test]
 fn sixteen_tasks() {
-    let world = world(3, WorldOptions { sequenced: true, queue: 64, ..WorldOptions::default() });
+    let world = world(3, WorldOptions::new().with_sequenced(true).with_queue(64));
     let size = u32::try_from(world.size()).unwrap();
     std::thread::scope(|scope| {
         for task in 0..16u32 {
@@ -21,7 +21,7 @@ fn sixteen_tasks() {
                     let ask = |rank: gpucomm::world::Rank| {
                         let len = usize::try_from(task + 1).unwrap();
                         let x = InPlace(on(rank.device(), &vec![round + task; len]));
-                        rank.lane(&lane).all_reduce(x, ReduceOp::Sum)
+                        rank.with_lane(&lane).all_reduce(x, ReduceOp::Sum)
                     };
                     let answers: Vec<_> = ranks.into_iter().map(ask).collect();
                     for answer in answers {
@@ -38,7 +38,7 @@ fn sixteen_tasks() {
 /// Names that were taken for each other: of requests that meet in one lane, ranks would sum up different ones.
 #[test]
 fn names_that_are_nearly_the_same() {
-    let world = world(3, WorldOptions { sequenced: true, queue: 64, ..WorldOptions::default() });
+    let world = world(3, WorldOptions::new().with_sequenced(true).with_queue(64));
     let size = u32::try_from(world.size()).unwrap();
     let long = "x".repeat(250);
     let names = ["", "a\tb", "a\nb", "a b", &format!("{long}1"), &format!("{long}2")];
@@ -52,7 +52,7 @@ fn names_that_are_nearly_the_same() {
             for at in order {
                 let value = 100 * round + u32::try_from(at).unwrap();
                 let x = InPlace(on(rank.device(), &[value]));
-                let rank = lanes[at].as_ref().map_or_else(|| rank.clone(), |lane| rank.clone().lane(lane));
+                let rank = lanes[at].as_ref().map_or_else(|| rank.clone(), |lane| rank.clone().with_lane(lane));
                 answers.push((size * value, rank.all_reduce(x, ReduceOp::Sum)));
             }
         }
@@ -65,7 +65,7 @@ fn names_that_are_nearly_the_same() {
 /// A lane of two ranks beside those of all.
 #[test]
 fn a_lane_of_some() {
-    let world = world(3, WorldOptions { sequenced: true, ..WorldOptions::default() });
+    let world = world(3, WorldOptions::new().with_sequenced(true));
     let size = world.size();
     if size < 2 {
         return;
@@ -75,7 +75,8 @@ fn a_lane_of_some() {
         scope.spawn(|| (0..50).for_each(|_| drop(world.barrier().wait().unwrap())));
         scope.spawn(|| {
             for round in 0..50u32 {
-                let (first, last) = (world.rank(0).unwrap().lane(&lane), world.rank(size - 1).unwrap().lane(&lane));
+                let (first, last) =
+                    (world.rank(0).unwrap().with_lane(&lane), world.rank(size - 1).unwrap().with_lane(&lane));
                 let received = last.submit(requests::recv(zeroed::<u32>(last.device(), 1), 0));
                 let sent = first.submit(requests::send(on(first.device(), &[round]), size - 1));
                 assert_eq!(values(&received.wait().unwrap()), [round]);

@@ -23,7 +23,7 @@ fn resident() -> u64 {
 
 #[test]
 fn one_process() {
-    let world = world(4, WorldOptions { sequenced: true, ..WorldOptions::default() });
+    let world = world(4, WorldOptions::new().with_sequenced(true));
     let size = world.size();
     let rounds = requests() / TASKS / size;
     let (start, mut first) = (Instant::now(), 0);
@@ -33,7 +33,7 @@ fn one_process() {
                 let world = &world;
                 scope.spawn(move || {
                     let lane = Lane::new(format!("{task}"));
-                    let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.lane(&lane)).collect();
+                    let ranks: Vec<_> = world.ranks().into_iter().map(|rank| rank.with_lane(&lane)).collect();
                     let mut buffers: Vec<_> = ranks.iter().map(|rank| on(rank.device(), &[1u64; 16])).collect();
                     for round in 0..rounds / 2 {
                         let ask = |(rank, x): (&gpucomm::world::Rank, _)| rank.all_reduce(InPlace(x), ReduceOp::Max);

@@ -9,7 +9,7 @@ use super::block_on::block_on;
 use super::support::{on, values, world, zeroed};
 
 fn with(completion: Arc<dyn Completion>) -> World {
-    world(3, WorldOptions { completion, ..WorldOptions::default() })
+    world(3, WorldOptions::new().with_completion(completion))
 }
 
 #[test]

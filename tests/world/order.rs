@@ -55,13 +55,13 @@ fn cancelled_and_late() {
 /// Two tasks fill the queue of a rank each, which waits for the other one.
 #[test]
 fn a_full_queue_lets_in_whose_turn_it_is() {
-    let world = world(2, WorldOptions { sequenced: true, queue: 2, timeout: slower(20.0), ..WorldOptions::default() });
+    let world = world(2, WorldOptions::new().with_sequenced(true).with_queue(2).with_timeout(slower(20.0)));
     let (a, b) = (Lane::new("a"), Lane::new("b"));
     let size = world.size();
     let meet = Meet::new(2);
     let task = |lane: &Lane, mine: usize, theirs: usize| {
         let ask = |rank: usize| {
-            let rank = world.rank(rank).unwrap().lane(lane);
+            let rank = world.rank(rank).unwrap().with_lane(lane);
             rank.all_reduce(InPlace(on(rank.device(), &[1u8])), ReduceOp::Sum)
         };
         // Two fill the queue of this rank; the other ones do the same elsewhere.
@@ -81,7 +81,7 @@ fn a_full_queue_lets_in_whose_turn_it_is() {
 /// All ranks take what is submitted to all of them in one order, while the world is down too.
 #[test]
 fn all_at_once_while_down() {
-    let world = world(2, WorldOptions { while_down: WhileDown::Queue, ..WorldOptions::default() });
+    let world = world(2, WorldOptions::new().with_while_down(WhileDown::Queue));
     let size = u32::try_from(world.size()).unwrap();
     for round in 0..20 {
         world.fail("a test");
@@ -105,15 +105,15 @@ fn all_at_once_while_down() {
 /// Requests come while the world comes up: their turns are not lost.
 #[test]
 fn submitted_as_it_begins() {
-    let options = WorldOptions { while_down: WhileDown::Queue, sequenced: true, ..WorldOptions::default() };
-    let world = world(2, WorldOptions { timeout: slower(20.0), ..options });
+    let options = WorldOptions::new().with_while_down(WhileDown::Queue).with_sequenced(true);
+    let world = world(2, options.with_timeout(slower(20.0)));
     for _ in 0..10 {
         world.fail("a test");
         std::thread::scope(|scope| {
             for rank in world.ranks() {
                 let lane = Lane::new("one");
                 scope.spawn(move || {
-                    let rank = rank.lane(&lane);
+                    let rank = rank.with_lane(&lane);
                     let answers: Vec<_> = (0..50).map(|_| rank.submit(requests::barrier())).collect();
                     answers.into_iter().for_each(|answer| answer.wait().unwrap());
                 });
@@ -129,7 +129,7 @@ fn what_was_given_back_is_done_with() {
     let completions: [Arc<dyn Completion>; 3] =
         [Arc::new(Polling::default()), Arc::new(HostCallback), Arc::new(Blocking)];
     for completion in completions {
-        let world = world(2, WorldOptions { completion, ..WorldOptions::default() });
+        let world = world(2, WorldOptions::new().with_completion(completion));
         let ranks = world.ranks();
         let (size, device) = (u32::try_from(world.size()).unwrap(), ranks[0].device());
         let make = |rank: &Rank| InPlace(on(rank.device(), &[1u32; 7]));

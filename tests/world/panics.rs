@@ -106,7 +106,7 @@ fn buffers_that_nobody_wants() {
 #[test]
 fn a_completion() {
     let world = world(1, WorldOptions::default());
-    let rank = world.rank(0).unwrap().completion(Arc::new(Panics));
+    let rank = world.rank(0).unwrap().with_completion(Arc::new(Panics));
     for _ in 0..3 {
         rank.submit(requests::barrier()).wait_timeout(slower(20.0)).expect("an answer").unwrap();
     }
@@ -122,7 +122,7 @@ impl Wake for Loud {
 
 #[test]
 fn an_executor() {
-    let world = world(1, WorldOptions { queue: 1, ..WorldOptions::default() });
+    let world = world(1, WorldOptions::new().with_queue(1));
     let rank = world.rank(0).unwrap();
     let waker = Waker::from(Arc::new(Loud));
     let mut context = Context::from_waker(&waker);
@@ -177,7 +177,7 @@ impl Request for Asked {
 /// The panic is of who submits, and leaves nothing: the world goes on, and has room for as many requests as before.
 #[test]
 fn what_is_asked_of_a_request() {
-    let world = world(2, WorldOptions { queue: 1, ..WorldOptions::default() });
+    let world = world(2, WorldOptions::new().with_queue(1));
     let ranks = world.ranks();
     for asked in [Asked::Operation, Asked::Device, Asked::Check] {
         let (one, all) = (|| drop(ranks[0].submit(asked)), || drop(world.submit(ranks.iter().map(|_| asked))));
@@ -237,7 +237,7 @@ impl Drop for LoudDropped {
 
 #[test]
 fn a_waker_that_is_dropped() {
-    let world = world(2, WorldOptions { queue: 1, ..WorldOptions::default() });
+    let world = world(2, WorldOptions::new().with_queue(1));
     let rank = world.rank(0).unwrap();
     let (let_go, held) = super::support::hold(&rank);
     let mut waits = rank.submit(Bad(Where::Nowhere, None));

@@ -10,11 +10,11 @@ use super::support::{hold, on, slower, values, world};
 
 #[test]
 fn a_queue_that_is_full() {
-    let world = world(1, WorldOptions { queue: 2, ..WorldOptions::default() });
+    let world = world(1, WorldOptions::new().with_queue(2));
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
     let waiting = [rank.submit(requests::barrier()), rank.submit(requests::barrier())];
-    let refuses = rank.clone().overflow(Overflow::Refuse);
+    let refuses = rank.clone().with_overflow(Overflow::Refuse);
     let failed = refuses.all_reduce(InPlace(on(rank.device(), &[1u8])), ReduceOp::Sum).wait().unwrap_err();
     assert_eq!((failed.reason, values(&failed.buffers.unwrap())), (Reason::Full, vec![1]));
     let start = Instant::now();

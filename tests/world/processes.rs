@@ -134,14 +134,14 @@ fn rank() {
 }
 
 fn options(checked: bool, sequenced: bool) -> WorldOptions {
-    let init = InitOptions { checked, timeout: Duration::from_secs(20), ..InitOptions::default() };
-    WorldOptions { init, sequenced, timeout: slower(30.0), ..WorldOptions::default() }
+    let init = InitOptions::new().with_checked(checked).with_timeout(Duration::from_secs(20));
+    WorldOptions::new().with_init(init).with_sequenced(sequenced).with_timeout(slower(30.0))
 }
 
 fn start(options: WorldOptions) -> (World, gpucomm::world::Rank) {
     let launch = Launch::from_env().unwrap().with_timeout(slower(40.0));
     // SAFETY: all ranks run this program, and what does not agree is found out.
-    let world = unsafe { World::from_launch(&launch, options).unwrap() };
+    let world = unsafe { World::from_launch(&launch, &options).unwrap() };
     let rank = world.rank(launch.rank()).unwrap();
     (world, rank)
 }
@@ -183,7 +183,7 @@ fn lanes() {
     let size = u32::try_from(world.size()).unwrap();
     std::thread::scope(|scope| {
         for task in 0..8u32 {
-            let rank = rank.clone().lane(&Lane::new(format!("{task}")));
+            let rank = rank.clone().with_lane(&Lane::new(format!("{task}")));
             scope.spawn(move || {
                 for round in 0..25u32 {
                     std::thread::sleep(Duration::from_micros(fastrand::u64(..300)));
@@ -204,7 +204,7 @@ fn load() {
     let (rounds, start) = (total / 16 / world.size(), std::time::Instant::now());
     std::thread::scope(|scope| {
         for task in 0..16 {
-            let rank = rank.clone().lane(&Lane::new(format!("{task}")));
+            let rank = rank.clone().with_lane(&Lane::new(format!("{task}")));
             scope.spawn(move || {
                 let mut x = on(rank.device(), &[1u64; 16]);
                 for _ in 0..rounds {
@@ -242,7 +242,7 @@ fn rebuilt() -> Rebuild {
 
 /// All is answered on all ranks, the others go on, and the one whose device is lost says so.
 fn lost() {
-    let (world, rank) = start(WorldOptions { rebuild: rebuilt(), ..options(false, false) });
+    let (world, rank) = start(options(false, false).with_rebuild(rebuilt()));
     let (size, is_victim) = (world.size(), std::env::var(VICTIM).unwrap() == rank.rank().to_string());
     let mut trap = is_victim.then(|| (Trap::on(rank.device()), fastrand::u32(4..100)));
     rank.submit(requests::barrier()).wait().unwrap();
@@ -276,7 +276,7 @@ fn lost() {
 }
 
 fn killed(sequenced: bool) {
-    let (world, rank) = start(WorldOptions { rebuild: rebuilt(), ..options(false, sequenced) });
+    let (world, rank) = start(options(false, sequenced).with_rebuild(rebuilt()));
     let size = world.size();
     let mut lost = 0;
     rank.submit(requests::barrier()).wait().unwrap();

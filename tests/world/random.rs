@@ -41,7 +41,8 @@ fn programs() {
 fn run(seed: u64) {
     let mut rng = Rng::with_seed(seed);
     let completion = completion(&mut rng);
-    let options = WorldOptions { completion, sequenced: rng.bool(), queue: rng.usize(1..9), ..WorldOptions::default() };
+    let options =
+        WorldOptions::new().with_completion(completion).with_sequenced(rng.bool()).with_queue(rng.usize(1..9));
     let world = world(rng.usize(1..=4), options);
     let size = world.size();
     let len = size * rng.usize(1..40);

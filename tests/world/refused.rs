@@ -83,13 +83,13 @@ fn all_ranks_or_none() {
 
 #[test]
 fn ranks_and_lanes_that_there_are_not() {
-    let world = world(2, WorldOptions { sequenced: true, ..WorldOptions::default() });
+    let world = world(2, WorldOptions::new().with_sequenced(true));
     assert!(world.rank(9).unwrap_err().to_string().contains("got 9"));
-    let rank = world.rank(0).unwrap().lane(&Lane::of("others", [1]).unwrap());
+    let rank = world.rank(0).unwrap().with_lane(&Lane::of("others", [1]).unwrap());
     let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().contains("a lane in which rank 0 takes part"), "{failed}");
-    let rank = world.rank(0).unwrap().lane(&Lane::of("beyond", [0, 2]).unwrap());
+    let rank = world.rank(0).unwrap().with_lane(&Lane::of("beyond", [0, 2]).unwrap());
     let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().contains("ranks below 2, got one with rank 2"), "{failed}");
@@ -112,8 +112,8 @@ fn parts_that_there_are_not() {
 
 #[test]
 fn a_lane_whose_name_is_too_long() {
-    let world = world(1, WorldOptions { sequenced: true, ..WorldOptions::default() });
-    let rank = world.rank(0).unwrap().lane(&Lane::new("x".repeat(40_000)));
+    let world = world(1, WorldOptions::new().with_sequenced(true));
+    let rank = world.rank(0).unwrap().with_lane(&Lane::new("x".repeat(40_000)));
     let failed = rank.submit(requests::barrier()).wait().unwrap_err();
     assert_eq!(failed.reason, Reason::Refused);
     assert!(failed.error.to_string().contains("40001 bytes"), "{failed}");
@@ -121,7 +121,7 @@ fn a_lane_whose_name_is_too_long() {
 
 #[test]
 fn ranks_of_another_world_and_of_an_earlier_generation() {
-    let options = WorldOptions { timeout: slower(20.0), ..WorldOptions::default() };
+    let options = WorldOptions::new().with_timeout(slower(20.0));
     let (one, other) = (world(2, options.clone()), world(2, options));
     let mut mixed = one.ranks();
     let last = mixed.len() - 1;
@@ -184,25 +184,25 @@ fn what_does_not_agree() {
 #[test]
 fn a_queue_without_room() {
     let options = |queue: usize| {
-        let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
-        WorldOptions { queue, init, ..WorldOptions::default() }
+        let init = InitOptions::new().with_timeout(slower(20.0));
+        WorldOptions::new().with_queue(queue).with_init(init)
     };
     let is_refused = |made: gpucomm::Result<World>| {
         let error = made.unwrap_err();
-        assert!(matches!(&error, Error::InvalidArgument { what: "WorldOptions::queue", .. }), "{error}");
+        assert!(matches!(&error, Error::InvalidArgument { what: "WorldOptions::with_queue", .. }), "{error}");
     };
     drop(world(1, options(1)));
     let devices = [Device::new(0).unwrap()];
-    is_refused(World::with(&devices, options(0)));
-    is_refused(World::of_clique(Clique::init_all(&devices).unwrap(), options(0)));
+    is_refused(World::new_with(&devices, &options(0)));
+    is_refused(World::of_clique(Clique::init_all(&devices).unwrap(), &options(0)));
     exchanges(|rank, exchange| {
         // SAFETY: both ranks do the same.
-        let join = |queue| unsafe { World::join(exchange.clone(), Device::new(rank).unwrap(), options(queue)) };
+        let join = |queue| unsafe { World::join(exchange.clone(), Device::new(rank).unwrap(), &options(queue)) };
         match rank {
             0 => is_refused(join(0)),
             _ => {
                 let error = join(1).unwrap_err();
-                assert!(error.to_string().contains("WorldOptions::queue"), "{error}");
+                assert!(error.to_string().contains("WorldOptions::with_queue"), "{error}");
             }
         }
         join(1).unwrap().barrier().wait().unwrap();

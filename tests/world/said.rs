@@ -13,7 +13,7 @@ use super::support::{eventually, hold, on, slower, world};
 /// Who does not come is named, by those that wait for it.
 #[test]
 fn who_does_not_come_is_named() {
-    let world = world(3, WorldOptions { timeout: slower(1.0), ..WorldOptions::default() });
+    let world = world(3, WorldOptions::new().with_timeout(slower(1.0)));
     let size = world.size();
     if size < 2 {
         return;
@@ -21,7 +21,7 @@ fn who_does_not_come_is_named() {
     for round in 0..2 {
         let lane = Lane::new("a lane");
         let ask = |rank: &Rank| {
-            let rank = if round == 1 { rank.clone().lane(&lane) } else { rank.clone() };
+            let rank = if round == 1 { rank.clone().with_lane(&lane) } else { rank.clone() };
             rank.all_reduce(InPlace(on(rank.device(), &[1f32; 8])), ReduceOp::Sum)
         };
         if round == 1 {
@@ -72,7 +72,7 @@ impl<R: Request> Request for Mine<R> {
 #[test]
 fn what_is_not_enqueued() {
     for wrong in [Wrong::Fails, Wrong::Panics] {
-        let world = world(3, WorldOptions { timeout: slower(60.0), ..WorldOptions::default() });
+        let world = world(3, WorldOptions::new().with_timeout(slower(60.0)));
         if world.size() < 2 {
             return;
         }
@@ -113,7 +113,7 @@ fn members_of_groups() {
 /// What is full, old, down or over says of what, and what to do.
 #[test]
 fn why_there_is_no_answer() {
-    let world = world(1, WorldOptions { queue: 1, overflow: Overflow::Refuse, ..WorldOptions::default() });
+    let world = world(1, WorldOptions::new().with_queue(1).with_overflow(Overflow::Refuse));
     let rank = world.rank(0).unwrap();
     let said = |rank: &Rank| rank.submit(requests::barrier()).wait().unwrap_err().error.to_string();
     let (let_go, held) = hold(&rank);
@@ -158,7 +158,7 @@ fn a_completion_whose_drop_panics() {
     let world = world(1, WorldOptions::default());
     let rank = world.rank(0).unwrap();
     let (let_go, held) = hold(&rank);
-    drop(rank.clone().completion(Arc::new(Falls)).submit(requests::barrier()));
+    drop(rank.clone().with_completion(Arc::new(Falls)).submit(requests::barrier()));
     world.fail("a test");
     drop(let_go);
     drop(held);

@@ -27,10 +27,10 @@ pub fn exchanges(run: impl Fn(usize, &Exchange) + Sync) {
 
 fn join(exchange: &Exchange, sequenced: bool) -> World {
     let limit = slower(20.0);
-    let init = InitOptions { timeout: limit, ..InitOptions::default() };
-    let options = WorldOptions { sequenced, timeout: limit, init, ..WorldOptions::default() };
+    let init = InitOptions::new().with_timeout(limit);
+    let options = WorldOptions::new().with_sequenced(sequenced).with_timeout(limit).with_init(init);
     // SAFETY: both ranks do the same.
-    let world: Result<_> = unsafe { World::join(exchange.clone(), Device::new(exchange.rank()).unwrap(), options) };
+    let world: Result<_> = unsafe { World::join(exchange.clone(), Device::new(exchange.rank()).unwrap(), &options) };
     world.unwrap()
 }
 
@@ -42,7 +42,7 @@ fn one_after_the_other() {
             let world = join(exchange, true);
             let own = world.rank(rank).unwrap();
             for name in lanes {
-                own.clone().lane(&Lane::new(name)).submit(requests::barrier()).wait().unwrap();
+                own.clone().with_lane(&Lane::new(name)).submit(requests::barrier()).wait().unwrap();
             }
             own.submit(requests::barrier()).wait().unwrap();
             world.close_timeout(slower(20.0)).unwrap();
@@ -58,7 +58,7 @@ fn at_the_same_time() {
         for round in 0..20 {
             // The worlds have requests in different lanes. Both ranks use the worlds in the same order.
             for (world, lane) in worlds.iter().zip([round % 2, 0]) {
-                world.rank(rank).unwrap().lane(&lanes[lane]).submit(requests::barrier()).wait().unwrap();
+                world.rank(rank).unwrap().with_lane(&lanes[lane]).submit(requests::barrier()).wait().unwrap();
             }
         }
         let [first, second] = worlds;

@@ -13,14 +13,14 @@ const SPIN: Duration = Duration::from_secs(1000);
 
 fn spinning(completion: impl Completion + 'static) -> World {
     // Each has a core for itself, nearly.
-    world(2, WorldOptions { spin: SPIN, completion: Arc::new(completion), ..WorldOptions::default() })
+    world(2, WorldOptions::new().with_spin(SPIN).with_completion(Arc::new(completion)))
 }
 
 #[test]
 fn with_each_completion() {
     for world in [
         spinning(Polling::default()),
-        spinning(Polling { interval: Duration::from_secs(1000) }),
+        spinning(Polling::new().with_interval(Duration::from_secs(1000))),
         spinning(HostCallback),
         spinning(Blocking),
     ] {
@@ -56,7 +56,7 @@ fn while_the_thread_is_held_up() {
 /// One that slept looks again, and one that has looked sleeps.
 #[test]
 fn by_turns() {
-    let world = world(2, WorldOptions { spin: Duration::from_micros(300), ..WorldOptions::default() });
+    let world = world(2, WorldOptions::new().with_spin(Duration::from_micros(300)));
     for _ in 0..200 {
         std::thread::sleep(Duration::from_micros(fastrand::u64(..1000)));
         world.barrier().wait().unwrap();

@@ -33,7 +33,7 @@ pub fn drawn() -> (u64, Duration) {
 /// One of the completions of the crate.
 pub fn completion(rng: &mut Rng) -> Arc<dyn Completion> {
     match rng.usize(..3) {
-        0 => Arc::new(Polling { interval: Duration::from_micros(rng.u64(..100)) }),
+        0 => Arc::new(Polling::new().with_interval(Duration::from_micros(rng.u64(..100)))),
         1 => Arc::new(HostCallback),
         _ => Arc::new(Blocking),
     }
@@ -87,7 +87,7 @@ pub fn world(most: usize, options: WorldOptions) -> World {
     turn();
     let devices = Device::all().unwrap();
     let ranks = devices.len().min(most);
-    World::with(&devices[..ranks], options).unwrap()
+    World::new_with(&devices[..ranks], &options).unwrap()
 }
 
 /// Values on a device, on a stream of their own.

@@ -54,10 +54,10 @@ fn two(
         let fault = fault.clone();
         let store = Faulty(place.store(rank).unwrap(), move |operation: &str, key: &str| fault(rank, operation, key));
         let exchange = Exchange::join(HookedStore(store)).unwrap();
-        let init = InitOptions { timeout: slower(20.0), ..InitOptions::default() };
-        let options = WorldOptions { sequenced: true, timeout: slower(20.0), init, ..WorldOptions::default() };
+        let init = InitOptions::new().with_timeout(slower(20.0));
+        let options = WorldOptions::new().with_sequenced(true).with_timeout(slower(20.0)).with_init(init);
         // SAFETY: both ranks do the same.
-        (unsafe { World::join(exchange.clone(), Device::new(rank).unwrap(), options) }.unwrap(), exchange)
+        (unsafe { World::join(exchange.clone(), Device::new(rank).unwrap(), &options) }.unwrap(), exchange)
     };
     let ((one, own), (other, its)) = std::thread::scope(|scope| {
         let other = scope.spawn(|| join(1));
@@ -68,7 +68,7 @@ fn two(
 
 /// Rank 0 does so many requests of a lane of its own, one after the other.
 fn alone(world: &World, requests: usize) {
-    let rank = world.rank(0).unwrap().lane(&Lane::of("alone", [0]).unwrap());
+    let rank = world.rank(0).unwrap().with_lane(&Lane::of("alone", [0]).unwrap());
     (0..requests).for_each(|_| rank.submit(Nothing).wait().unwrap());
 }
 
@@ -149,11 +149,11 @@ fn of_a_rank_that_has_left() {
     let Some(([first, second], _)) = two(|_, _, _| Ok(())) else { return };
     let rank = second.rank(1).unwrap().with_timeout(slower(600.0));
     let lanes = [Lane::new("both"), Lane::of("own", [1]).unwrap()];
-    let ask = |lane: usize| rank.clone().lane(&lanes[lane]).submit(Nothing);
+    let ask = |lane: usize| rank.clone().with_lane(&lanes[lane]).submit(Nothing);
     // The turns of these are in the log before rank 0 leaves.
     let done = [ask(0), rank.submit(Nothing)];
     let others = first.rank(0).unwrap();
-    for answer in [others.clone().lane(&lanes[0]).submit(Nothing), others.submit(Nothing)] {
+    for answer in [others.clone().with_lane(&lanes[0]).submit(Nothing), others.submit(Nothing)] {
         answer.wait().unwrap();
     }
     let waits = [ask(0), rank.submit(Nothing)];

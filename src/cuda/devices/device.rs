@@ -175,7 +175,7 @@ impl Device {
     /// # fn main() -> gpucomm::Result<()> {
     /// let device = Device::new(0)?;
     /// let (_least, greatest) = device.stream_priority_range()?;
-    /// let urgent = Stream::with_options(device, StreamOptions { priority: greatest, ..StreamOptions::default() })?;
+    /// let urgent = Stream::new_with(device, &StreamOptions::new().with_priority(greatest))?;
     /// assert_eq!(urgent.priority()?, greatest);
     /// # Ok(())
     /// # }

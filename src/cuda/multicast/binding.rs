@@ -229,7 +229,7 @@ fn checked(object: &Object, part: &BindSource<'_>) -> Result<usize> {
     if let Some((from, to)) = object.bound_for(device).into_iter().find(|(from, to)| *from < end && part.at < *to) {
         return wrong(format!("bytes of which none are bound for {device}: {from} to {to} are"), part.at);
     }
-    if object.properties.handles() != HandleTypes::NONE && !is_shareable(part)? {
+    if object.properties.handle_types() != HandleTypes::NONE && !is_shareable(part)? {
         let detail = format!("memory of {device}, for {}", object.properties);
         return Err(refused(BIND, Refusal::NotShareable, detail));
     }
@@ -240,7 +240,9 @@ fn checked(object: &Object, part: &BindSource<'_>) -> Result<usize> {
 fn is_shareable(part: &BindSource<'_>) -> Result<bool> {
     let _current = part.device().bind(BIND)?;
     match part.source {
-        Source::Memory(memory) => Ok(held_by(BIND, memory.device(), memory.as_raw())?.handles() != HandleTypes::NONE),
+        Source::Memory(memory) => {
+            Ok(held_by(BIND, memory.device(), memory.as_raw())?.handle_types() != HandleTypes::NONE)
+        }
         Source::Region(Region { address, .. }) => {
             Ok(handles_at(BIND, address.ptr()).is_some_and(|handles| handles != HandleTypes::NONE))
         }

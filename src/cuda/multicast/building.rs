@@ -81,7 +81,7 @@ impl Multicast<Building> {
 /// What cuMulticastCreate came to. There are multicast objects, and where this one is for fabric handles, these may be what is missing.
 fn check_create(device: Device, result: sys::CUresult, properties: &ObjectProperties) -> Result<()> {
     const FUNCTION: &str = "cuMulticastCreate";
-    if matches!(result.0, 800 | 801) && properties.handles().contains(HandleTypes::FABRIC) {
+    if matches!(result.0, 800 | 801) && properties.handle_types().contains(HandleTypes::FABRIC) {
         return Err(no_fabric(FUNCTION));
     }
     check(FUNCTION, device, result, || properties.to_string())
@@ -188,7 +188,7 @@ mod tests {
     fn what_is_missing_is_the_fabric_or_multicast() {
         let Ok(device) = Device::new(0) else { return };
         let create = |code, handles| {
-            let properties = ObjectProperties::new(2, 2 << 20).handle_types(handles);
+            let properties = ObjectProperties::new(2, 2 << 20).with_handle_types(handles);
             check_create(device, sys::CUresult(code), &properties).unwrap_err()
         };
         for code in [800, 801] {

@@ -15,9 +15,9 @@ use crate::sys::multicast as c;
 /// # fn main() -> gpucomm::Result<()> {
 /// let devices = Device::all()?;
 /// if Multicast::supported(&devices)? {
-///     let properties = ObjectProperties::new(devices.len(), 1 << 20).handle_types(HandleTypes::FD).rounded()?;
+///     let properties = ObjectProperties::new(devices.len(), 1 << 20).with_handle_types(HandleTypes::FD).rounded()?;
 ///     assert!(properties.bytes() >= 1 << 20);
-///     assert_eq!((properties.devices(), properties.handles()), (devices.len(), HandleTypes::FD));
+///     assert_eq!((properties.devices(), properties.handle_types()), (devices.len(), HandleTypes::FD));
 /// }
 /// # Ok(())
 /// # }
@@ -37,7 +37,7 @@ impl ObjectProperties {
 
     /// By which handles the object can be shared with other processes. Memory that is bound to it must be of that kind, too.
     #[must_use]
-    pub fn handle_types(mut self, handle_types: HandleTypes) -> Self {
+    pub fn with_handle_types(mut self, handle_types: HandleTypes) -> Self {
         self.handle_types = handle_types;
         self
     }
@@ -53,7 +53,7 @@ impl ObjectProperties {
     }
 
     /// By which handles it can be shared.
-    pub fn handles(&self) -> HandleTypes {
+    pub fn handle_types(&self) -> HandleTypes {
         self.handle_types
     }
 

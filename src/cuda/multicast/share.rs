@@ -25,7 +25,7 @@ impl Multicast<Building> {
     /// # use gpucomm::cuda::vmm::HandleTypes;
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
-    /// let properties = ObjectProperties::new(2, 1 << 20).handle_types(HandleTypes::FD).rounded()?;
+    /// let properties = ObjectProperties::new(2, 1 << 20).with_handle_types(HandleTypes::FD).rounded()?;
     /// let building = Multicast::create(&properties)?;
     /// let fd: std::os::fd::OwnedFd = building.export_fd()?;
     /// // The descriptor has come over a socket, and the properties with it.
@@ -55,7 +55,7 @@ impl Multicast<Building> {
     /// # use gpucomm::cuda::vmm::HandleTypes;
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
-    /// let properties = ObjectProperties::new(2, 1 << 20).handle_types(HandleTypes::FABRIC).rounded()?;
+    /// let properties = ObjectProperties::new(2, 1 << 20).with_handle_types(HandleTypes::FABRIC).rounded()?;
     /// match Multicast::create(&properties) {
     ///     Ok(building) => println!("{:?}", building.export_fabric()?),
     ///     Err(error) => println!("there is no fabric here: {error}"),
@@ -78,7 +78,7 @@ impl Multicast<Building> {
     unsafe fn export(&self, operation: &'static str, kind: HandleTypes, place: *mut c_void) -> Result<()> {
         const FUNCTION: &str = "cuMemExportToShareableHandle";
         outside_host_functions(operation)?;
-        let has = self.properties().handles();
+        let has = self.properties().handle_types();
         if !has.contains(kind) {
             let expected = format!("an object that was made for {kind}");
             return Err(Error::argument(operation, "multicast", expected, format_args!("one that has {has}")));

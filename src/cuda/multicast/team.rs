@@ -66,8 +66,8 @@ impl Multicast<Complete> {
     /// let properties = ObjectProperties::new(exchange.size(), 1 << 20).rounded()?;
     /// let complete = Multicast::join(Channel::Fds(&socket), &properties, &[device])?;
     ///
-    /// let shareable = vmm::MemoryProperties::new(device).handle_types(HandleTypes::FD);
-    /// let memory = PhysicalMemory::with(&shareable, properties.bytes())?;
+    /// let shareable = vmm::MemoryProperties::new(device).with_handle_types(HandleTypes::FD);
+    /// let memory = PhysicalMemory::new_with(&shareable, properties.bytes())?;
     /// let mapped = complete.bind(BindSource::memory(&memory))?.map()?;
     /// println!("{:p}, for kernels", mapped.ptr::<f32>(device)?.as_raw());
     /// mapped.close()?;
@@ -82,7 +82,7 @@ impl Multicast<Complete> {
     /// many as the properties say, or a rank has none, and [`Disagreement`](Error::Disagreement) where properties differ.
     pub fn join(channel: Channel<'_>, properties: &ObjectProperties, devices: &[Device]) -> Result<Self> {
         let exchange = channel.exchange();
-        let properties = properties.handle_types(properties.handles() | channel.kind());
+        let properties = properties.with_handle_types(properties.handle_types() | channel.kind());
         let mine = if exchange.rank() == 0 { Some(Multicast::create(&properties)) } else { None };
         let offered = mine.map(|made| offer(&channel, made));
         let head = match &offered {
@@ -196,7 +196,7 @@ impl Multicast<Building> {
     /// As [`Multicast::join`].
     pub fn agree(mut self, exchange: &Exchange, devices: &[Device]) -> Result<Multicast<Complete>> {
         let (properties, added) = (*self.properties(), self.devices().len());
-        let said = format!("{} {} {}", properties.devices(), properties.bytes(), properties.handles().bits());
+        let said = format!("{} {} {}", properties.devices(), properties.bytes(), properties.handle_types().bits());
         let all = exchange.all_gather(format!("{:x} {} {said}", number(), added + devices.len()).as_bytes())?;
         let number = compare(exchange.rank(), &said, &properties, &all)?;
         let party = Party { exchange: exchange.clone(), number };

@@ -11,7 +11,7 @@ impl Stream {
     /// `cudaStreamLegacy`: the null stream of `device`, which other libraries use where they are given no stream.
     ///
     /// It takes turns with all streams of the device, of whatever library, that were not made to run beside it
-    /// ([`StreamOptions::non_blocking`](crate::cuda::StreamOptions::non_blocking)): what is enqueued on either comes after all that was enqueued on the other before. As others enqueue
+    /// ([`StreamOptions::with_non_blocking`](crate::cuda::StreamOptions::with_non_blocking)): what is enqueued on either comes after all that was enqueued on the other before. As others enqueue
     /// there too, fewer operations of this crate may be on their way than on a stream of its own. CUDA takes its handle for that of the
     /// current device: so what is enqueued here makes `device` the current one of the thread, and may leave it so.
     ///

@@ -21,12 +21,37 @@ use crate::lock::Mutex;
 use crate::sys;
 
 /// How a [`Stream`] is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// ```
+/// use gpucomm::cuda::StreamOptions;
+///
+/// let options = StreamOptions::new().with_non_blocking(false).with_priority(-1);
+/// assert_ne!(options, StreamOptions::default());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct StreamOptions {
-    /// Whether it runs beside the default stream of CUDA instead of taking turns with it. `true` by default.
-    pub non_blocking: bool,
-    /// Lower numbers go first; see [`Device::stream_priority_range`]. 0, the lowest, by default.
-    pub priority: i32,
+    non_blocking: bool,
+    priority: i32,
+}
+
+impl StreamOptions {
+    /// Returns the default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets whether the stream runs beside the default stream of CUDA instead of taking turns with it. `true` by default.
+    pub fn with_non_blocking(mut self, non_blocking: bool) -> Self {
+        self.non_blocking = non_blocking;
+        self
+    }
+
+    /// Sets the priority. Lower numbers go first; see [`Device::stream_priority_range`]. 0, the lowest, by default.
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
 }
 
 impl Default for StreamOptions {
@@ -132,7 +157,7 @@ impl Stream {
     /// # fn main() -> gpucomm::Result<()> {
     /// let device = Device::new(0)?;
     /// let (_, greatest) = device.stream_priority_range()?;
-    /// let urgent = Stream::with_options(device, StreamOptions { priority: greatest, ..StreamOptions::default() })?;
+    /// let urgent = Stream::new_with(device, &StreamOptions::new().with_priority(greatest))?;
     /// assert_eq!((urgent.priority()?, urgent.flags()?), (greatest, 1));
     /// # Ok(())
     /// # }
@@ -140,8 +165,8 @@ impl Stream {
     ///
     /// # Errors
     /// What CUDA says.
-    pub fn with_options(device: Device, options: StreamOptions) -> Result<Self> {
-        Self::make("Stream::with_options", device, options)
+    pub fn new_with(device: Device, options: &StreamOptions) -> Result<Self> {
+        Self::make("Stream::new_with", device, *options)
     }
 
     fn make(operation: &'static str, device: Device, options: StreamOptions) -> Result<Self> {

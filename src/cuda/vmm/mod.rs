@@ -57,7 +57,7 @@
 //! let device = Device::new(0)?;
 //! let stream = Stream::new(device)?;
 //! let socket = FdSocket::new(&exchange, std::env::temp_dir())?;
-//! let memory = PhysicalMemory::with(&MemoryProperties::new(device).handle_types(HandleTypes::FD), 1 << 20)?;
+//! let memory = PhysicalMemory::new_with(&MemoryProperties::new(device).with_handle_types(HandleTypes::FD), 1 << 20)?;
 //! // To itself here, for want of another process.
 //! memory.send(&socket, 0, "weights")?;
 //! let mut weights: DeviceBuffer<f32> = memory.map(&[Access::read_write(device)])?.into_buffer();

@@ -47,12 +47,12 @@ pub(crate) struct Physical {
 }
 
 impl PhysicalMemory {
-    /// Wraps `cuMemCreate`: at least `bytes` bytes of `device`, in whole [steps](MemoryProperties::round_up) and at least one, which stay within the process; see [`PhysicalMemory::with`].
+    /// Wraps `cuMemCreate`: at least `bytes` bytes of `device`, in whole [steps](MemoryProperties::round_up) and at least one, which stay within the process; see [`PhysicalMemory::new_with`].
     ///
     /// # Errors
     /// As there.
     pub fn new(device: Device, bytes: usize) -> Result<Self> {
-        Self::with(&MemoryProperties::new(device), bytes)
+        Self::new_with(&MemoryProperties::new(device), bytes)
     }
 
     /// Wraps `cuMemCreate`: at least `bytes` bytes, [rounded up](MemoryProperties::round_up), with unspecified values.
@@ -61,9 +61,9 @@ impl PhysicalMemory {
     /// # use gpucomm::Device;
     /// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, MemoryProperties};
     /// # fn main() -> gpucomm::Result<()> {
-    /// let properties = MemoryProperties::new(Device::new(0)?).handle_types(HandleTypes::FD);
-    /// let memory = PhysicalMemory::with(&properties, 2 << 20)?;
-    /// assert!(memory.properties().handles().contains(HandleTypes::FD));
+    /// let properties = MemoryProperties::new(Device::new(0)?).with_handle_types(HandleTypes::FD);
+    /// let memory = PhysicalMemory::new_with(&properties, 2 << 20)?;
+    /// assert!(memory.properties().handle_types().contains(HandleTypes::FD));
     /// # Ok(())
     /// # }
     /// ```
@@ -71,7 +71,7 @@ impl PhysicalMemory {
     /// # Errors
     /// [`Unsupported`](Error::Unsupported) where driver or device cannot do this, or where the machine has no fabric for this process;
     /// [`OutOfMemory`](Error::OutOfMemory); [`InvalidArgument`](Error::InvalidArgument) where there is no such size; what CUDA says.
-    pub fn with(properties: &MemoryProperties, bytes: usize) -> Result<Self> {
+    pub fn new_with(properties: &MemoryProperties, bytes: usize) -> Result<Self> {
         const FUNCTION: &str = "cuMemCreate";
         let device = properties.device();
         functions::ready(FUNCTION, device)?;
@@ -80,7 +80,7 @@ impl PhysicalMemory {
         // SAFETY: writes a handle to the place given, and reads the properties.
         let result = unsafe { create(&raw mut raw, bytes, &raw const wanted, 0) };
         let failed = check_memory(FUNCTION, functions::code(result), bytes, || device.to_string());
-        failed.map_err(|error| no_fabric(error, FUNCTION, properties.handles()))?;
+        failed.map_err(|error| no_fabric(error, FUNCTION, properties.handle_types()))?;
         Ok(Self::of(raw, bytes, *properties))
     }
 

@@ -77,9 +77,9 @@ pub struct Granularity {
 /// # fn main() -> gpucomm::Result<()> {
 /// let device = Device::new(0)?;
 /// let rdma = device.attribute(DeviceAttribute::GPU_DIRECT_RDMA_SUPPORTED)? == 1;
-/// let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD).gpu_direct_rdma(rdma);
-/// let memory = PhysicalMemory::with(&properties, 1 << 20)?;
-/// assert_eq!((memory.properties().device(), memory.properties().handles()), (device, HandleTypes::FD));
+/// let properties = MemoryProperties::new(device).with_handle_types(HandleTypes::FD).with_gpu_direct_rdma(rdma);
+/// let memory = PhysicalMemory::new_with(&properties, 1 << 20)?;
+/// assert_eq!((memory.properties().device(), memory.properties().handle_types()), (device, HandleTypes::FD));
 /// # Ok(())
 /// # }
 /// ```
@@ -98,14 +98,14 @@ impl MemoryProperties {
 
     /// By which handles it can be shared.
     #[must_use]
-    pub fn handle_types(mut self, handle_types: HandleTypes) -> Self {
+    pub fn with_handle_types(mut self, handle_types: HandleTypes) -> Self {
         self.handle_types = handle_types;
         self
     }
 
     /// Whether network cards are to reach it.
     #[must_use]
-    pub fn gpu_direct_rdma(mut self, wanted: bool) -> Self {
+    pub fn with_gpu_direct_rdma(mut self, wanted: bool) -> Self {
         self.gpu_direct_rdma = wanted;
         self
     }
@@ -116,7 +116,7 @@ impl MemoryProperties {
     }
 
     /// By which handles it can be shared.
-    pub fn handles(&self) -> HandleTypes {
+    pub fn handle_types(&self) -> HandleTypes {
         self.handle_types
     }
 

@@ -37,8 +37,8 @@ impl PhysicalMemory {
     /// # use gpucomm::Device;
     /// # use gpucomm::cuda::vmm::{HandleTypes, PhysicalMemory, MemoryProperties};
     /// # fn main() -> gpucomm::Result<()> {
-    /// let properties = MemoryProperties::new(Device::new(0)?).handle_types(HandleTypes::FD);
-    /// let memory = PhysicalMemory::with(&properties, 2 << 20)?;
+    /// let properties = MemoryProperties::new(Device::new(0)?).with_handle_types(HandleTypes::FD);
+    /// let memory = PhysicalMemory::new_with(&properties, 2 << 20)?;
     /// let fd: std::os::fd::OwnedFd = memory.export_fd()?;
     /// # drop(fd);
     /// # Ok(())
@@ -64,8 +64,8 @@ impl PhysicalMemory {
     /// # use gpucomm::cuda::vmm::{FabricHandle, HandleTypes, PhysicalMemory, MemoryProperties};
     /// # fn main() -> gpucomm::Result<()> {
     /// fn export(device: Device) -> gpucomm::Result<Option<[u8; 64]>> {
-    ///     let properties = MemoryProperties::new(device).handle_types(HandleTypes::FABRIC);
-    ///     let memory = match PhysicalMemory::with(&properties, 2 << 20) {
+    ///     let properties = MemoryProperties::new(device).with_handle_types(HandleTypes::FABRIC);
+    ///     let memory = match PhysicalMemory::new_with(&properties, 2 << 20) {
     ///         // There is no fabric here.
     ///         Err(Error::Unsupported { .. }) => return Ok(None),
     ///         memory => memory?,
@@ -92,7 +92,7 @@ impl PhysicalMemory {
     /// There is a place for a handle of this kind at `place`.
     unsafe fn export(&self, operation: &'static str, kind: HandleTypes, place: *mut c_void) -> Result<()> {
         const FUNCTION: &str = "cuMemExportToShareableHandle";
-        let has = self.properties().handles();
+        let has = self.properties().handle_types();
         if !has.contains(kind) {
             let expected = format!("memory that was made for {kind}");
             return Err(Error::argument(operation, "memory", expected, format_args!("memory that has {has}")));
@@ -113,7 +113,7 @@ impl PhysicalMemory {
     /// # fn main() -> gpucomm::Result<()> {
     /// # let stream = Stream::new(Device::new(0)?)?;
     /// # let device = stream.device();
-    /// # let theirs = PhysicalMemory::with(&MemoryProperties::new(device).handle_types(HandleTypes::FD), 2 << 20)?;
+    /// # let theirs = PhysicalMemory::new_with(&MemoryProperties::new(device).with_handle_types(HandleTypes::FD), 2 << 20)?;
     /// # let (fd, bytes) = (theirs.export_fd()?, theirs.bytes());
     /// // The descriptor has come over a socket, and the size with it.
     /// // SAFETY: it is one of memory, which the process that has sent it uses no more.
@@ -148,8 +148,8 @@ impl PhysicalMemory {
     ///     // SAFETY: the process that has sent these bytes with its message uses the memory no more.
     ///     unsafe { PhysicalMemory::import_fabric(&FabricHandle(bytes), device, 2 << 20) }
     /// }
-    /// # let properties = MemoryProperties::new(Device::new(0)?).handle_types(HandleTypes::FABRIC);
-    /// # if let Ok(memory) = PhysicalMemory::with(&properties, 2 << 20) {
+    /// # let properties = MemoryProperties::new(Device::new(0)?).with_handle_types(HandleTypes::FABRIC);
+    /// # if let Ok(memory) = PhysicalMemory::new_with(&properties, 2 << 20) {
     /// #     import(memory.export_fabric()?.0, Device::new(0)?)?;
     /// # }
     /// # Ok(())
@@ -244,7 +244,7 @@ pub(crate) fn held_by(operation: &'static str, device: Device, raw: u64) -> Resu
     if holder == Some(device.ordinal()) {
         let handles = HandleTypes(found.requestedHandleTypes.0 & (HandleTypes::FD | HandleTypes::FABRIC).0);
         let rdma = found.allocFlags.gpuDirectRDMACapable != 0;
-        return Ok(MemoryProperties::new(device).handle_types(handles).gpu_direct_rdma(rdma));
+        return Ok(MemoryProperties::new(device).with_handle_types(handles).with_gpu_direct_rdma(rdma));
     }
     let got = holder.map_or_else(|| "memory of no device".to_owned(), |holder| format!("memory of device {holder}"));
     Err(Error::argument(operation, "device", format!("memory of {device}"), got))

@@ -24,7 +24,7 @@ const MAX_PREFIX: usize = 1024;
 /// let variable = |name| std::env::var(name).expect("torchrun sets it");
 /// let number = |name| variable(name).parse().expect("a number");
 /// let address = format!("{}:{}", variable("MASTER_ADDR"), variable("MASTER_PORT"));
-/// let store = C10dPlace::new(address).prefix("gpucomm/").connect(number("RANK"), number("WORLD_SIZE"))?;
+/// let store = C10dPlace::new(address).with_prefix("gpucomm/").connect(number("RANK"), number("WORLD_SIZE"))?;
 /// let exchange = Exchange::join(store)?;
 /// # Ok(())
 /// # }
@@ -54,8 +54,8 @@ impl C10dPlace {
     /// # use gpucomm::exchange::{C10dPlace, Store};
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
-    /// let server = C10dPlace::new("127.0.0.1:0").prefix("a/").serve(1)?;
-    /// let other = C10dPlace::new(server.address()).prefix("b/").connect(0, 1)?;
+    /// let server = C10dPlace::new("127.0.0.1:0").with_prefix("a/").serve(1)?;
+    /// let other = C10dPlace::new(server.address()).with_prefix("b/").connect(0, 1)?;
     /// server.set("key", b"value", Duration::from_secs(1))?;
     /// assert_eq!(other.get(&["key"], Duration::ZERO)?, [None]);
     /// # drop(other);
@@ -63,7 +63,7 @@ impl C10dPlace {
     /// # }
     /// ```
     #[must_use]
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }

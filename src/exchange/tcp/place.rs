@@ -18,14 +18,14 @@ use crate::exchange::store::check_rank;
 /// # use gpucomm::exchange::{Exchange, TcpPlace};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (rank, size) = (0, 1);
-/// let exchange = Exchange::join(TcpPlace::new("node-0:29500").job("training-17").store(rank, size)?)?;
+/// let exchange = Exchange::join(TcpPlace::new("node-0:29500").with_job("training-17").store(rank, size)?)?;
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// Nothing is encrypted. Without a secret, any process that reaches the address and knows the name
 /// of the job may take part, so use it only in the network of a cluster. With the feature `secret`,
-/// `TcpPlace::secret` keeps out processes that do not know the secret.
+/// `TcpPlace::with_secret` keeps out processes that do not know the secret.
 #[derive(Debug, Clone)]
 pub struct TcpPlace {
     address: String,
@@ -47,14 +47,14 @@ impl TcpPlace {
     /// # use gpucomm::exchange::TcpPlace;
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
-    /// let server = TcpPlace::new("127.0.0.1:0").job("a").serve(2)?;
-    /// let other = TcpPlace::new(server.address()).job("b").with_timeout(Duration::from_secs(2));
+    /// let server = TcpPlace::new("127.0.0.1:0").with_job("a").serve(2)?;
+    /// let other = TcpPlace::new(server.address()).with_job("b").with_timeout(Duration::from_secs(2));
     /// assert!(other.connect(1, 2).is_err());
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn job(mut self, job: impl Into<String>) -> Self {
+    pub fn with_job(mut self, job: impl Into<String>) -> Self {
         self.job = job.into();
         self
     }
@@ -77,11 +77,11 @@ impl TcpPlace {
     /// # use gpucomm::exchange::TcpPlace;
     /// # use std::time::Duration;
     /// # fn main() -> gpucomm::Result<()> {
-    /// let server = TcpPlace::new("127.0.0.1:0").secret("of this job").serve(2)?;
+    /// let server = TcpPlace::new("127.0.0.1:0").with_secret("of this job").serve(2)?;
     /// let place = TcpPlace::new(server.address()).with_timeout(Duration::from_secs(5));
-    /// assert!(place.clone().secret("of this job").connect(1, 2).is_ok());
+    /// assert!(place.clone().with_secret("of this job").connect(1, 2).is_ok());
     /// // A rank with another secret, or without one, is refused.
-    /// for refused in [place.clone().secret([1, 2, 3]), place] {
+    /// for refused in [place.clone().with_secret([1, 2, 3]), place] {
     ///     let error = refused.connect(1, 2).expect_err("refused");
     ///     assert!(error.to_string().contains("shared secret"));
     /// }
@@ -90,7 +90,7 @@ impl TcpPlace {
     /// ```
     #[cfg(feature = "secret")]
     #[must_use]
-    pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
+    pub fn with_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = Some(Secret::new(secret.as_ref()));
         self
     }

@@ -15,7 +15,7 @@ use crate::version::{self, Version};
 /// Wraps `ncclCollConfig_t`: how one collective is to be made, by [`Communicator::configured`](crate::nccl::Communicator::configured) or
 /// [`Group::configured`](crate::nccl::Group::configured). What is not set is as the communicator has it. Needs NCCL 2.31.2.
 ///
-/// It may be used for many calls. Ranks of a clique compare what it says, but for [`CallConfig::profiler_tag`].
+/// It may be used for many calls. Ranks of a clique compare what it says, but for [`CallConfig::with_profiler_tag`].
 ///
 /// ```
 /// # fn main() -> gpucomm::Result<()> {
@@ -23,7 +23,7 @@ use crate::version::{self, Version};
 /// use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 ///
 /// # if gpucomm::nccl::version()? < gpucomm::version::Version::new(2, 31, 2) { return Ok(()) }
-/// let few = CallConfig::new().max_ctas(4).algorithms("ring")?;
+/// let few = CallConfig::new().with_max_ctas(4).with_algorithms("ring")?;
 /// let clique = Clique::init_all(&Device::all()?)?;
 /// clique.spmd(|comm| {
 ///     let stream = Stream::new(comm.device())?;
@@ -42,21 +42,22 @@ use crate::version::{self, Version};
 /// use gpucomm::nccl::{CallConfig, CtaPolicy};
 ///
 /// let config = CallConfig::new()
-///     .min_ctas(2)
-///     .max_ctas(8)
-///     .nvls_ctas(4)
-///     .cga_cluster_size(2)
-///     .cta_policy(CtaPolicy::Efficiency)
-///     .algorithms("tree, ring + ^ring_ll128")?
-///     .or_automatic()
-///     .profiler_tag(7);
+///     .with_min_ctas(2)
+///     .with_max_ctas(8)
+///     .with_nvls_ctas(4)
+///     .with_cga_cluster_size(2)
+///     .with_cta_policy(CtaPolicy::Efficiency)
+///     .with_algorithms("tree, ring + ^ring_ll128")?
+///     .with_algorithm_fallback(true)
+///     .with_profiler_tag(7);
 /// // SAFETY: no event at all, which is recorded nowhere.
-/// let config = unsafe { config.launch_completion(std::ptr::null_mut()) };
+/// let config = unsafe { config.with_launch_completion(std::ptr::null_mut()) };
 /// # drop(config);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct CallConfig {
     said: Said,
     tag: u64,
@@ -74,7 +75,7 @@ struct Said {
     cga_cluster_size: Option<c_int>,
     cta_policy: Option<CtaPolicy>,
     algorithms: Option<CString>,
-    or_automatic: bool,
+    falls_back: bool,
     has_event: bool,
 }
 
@@ -118,28 +119,28 @@ impl CallConfig {
         self
     }
 
-    /// `minCTAs`: the fewest thread blocks, 1 to 64; not more than [`CallConfig::max_ctas`].
-    pub fn min_ctas(self, blocks: i32) -> Self {
+    /// `minCTAs`: the fewest thread blocks, 1 to 64; not more than [`CallConfig::with_max_ctas`].
+    pub fn with_min_ctas(self, blocks: i32) -> Self {
         self.with(|said| said.min_ctas = Some(blocks))
     }
 
     /// `maxCTAs`: the most thread blocks, 1 to 64; never more than the communicator has.
-    pub fn max_ctas(self, blocks: i32) -> Self {
+    pub fn with_max_ctas(self, blocks: i32) -> Self {
         self.with(|said| said.max_ctas = Some(blocks))
     }
 
     /// `nvlsCTAs`: thread blocks for NVLink SHARP, 1 to 64.
-    pub fn nvls_ctas(self, blocks: i32) -> Self {
+    pub fn with_nvls_ctas(self, blocks: i32) -> Self {
         self.with(|said| said.nvls_ctas = Some(blocks))
     }
 
     /// `cgaClusterSize`: thread blocks in a cluster, 0 to 8. All collectives of a group have the same, or the group is refused.
-    pub fn cga_cluster_size(self, blocks: i32) -> Self {
+    pub fn with_cga_cluster_size(self, blocks: i32) -> Self {
         self.with(|said| said.cga_cluster_size = Some(blocks))
     }
 
     /// `CTAPolicy`: how many thread blocks there should be. A call with [`CtaPolicy::CopyEngines`] is refused.
-    pub fn cta_policy(self, policy: CtaPolicy) -> Self {
+    pub fn with_cta_policy(self, policy: CtaPolicy) -> Self {
         self.with(|said| said.cta_policy = Some(policy))
     }
 
@@ -147,24 +148,25 @@ impl CallConfig {
     /// `tree,ring` or `ring + ^RING_LL128`. Names are NCCL's, and may change; all_to_all, gather and scatter have none.
     ///
     /// Where that leaves none, NCCL says so, and the communicator is aborted, as after any error of NCCL; see
-    /// [`CallConfig::or_automatic`].
+    /// [`CallConfig::with_algorithm_fallback`].
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a text with a NUL.
-    pub fn algorithms(self, selection: &str) -> Result<Self> {
+    pub fn with_algorithms(self, selection: &str) -> Result<Self> {
         let text = CString::new(selection).map_err(|_| {
             Error::argument("CallConfig", "algorithms", "text without NUL", format_args!("{selection:?}"))
         })?;
         Ok(self.with(|said| said.algorithms = Some(text)))
     }
 
-    /// `forceAlgSelection = 0`: NCCL chooses among all algorithms where [`CallConfig::algorithms`] leaves none.
-    pub fn or_automatic(self) -> Self {
-        self.with(|said| said.or_automatic = true)
+    /// `forceAlgSelection`: with `true`, which sets it to 0, NCCL chooses among all algorithms if [`CallConfig::with_algorithms`] leaves
+    /// none. `false` by default.
+    pub fn with_algorithm_fallback(self, fallback: bool) -> Self {
+        self.with(|said| said.falls_back = fallback)
     }
 
     /// `userProfilerTag`: what profilers are told of the call; 0 for none, the highest bit is NCCL's. Ranks may differ.
-    pub fn profiler_tag(mut self, tag: u64) -> Self {
+    pub fn with_profiler_tag(mut self, tag: u64) -> Self {
         self.tag = tag;
         self
     }
@@ -175,7 +177,7 @@ impl CallConfig {
     /// # Safety
     /// The event was made by `cudaEventCreateWithFlags` with `cudaEventDisableTiming`, on the device of the communicator, and is not shared
     /// between processes, or it is null: no event. It lives until all is done that waits for it, and as long as this configuration and its clones are used.
-    pub unsafe fn launch_completion(mut self, event: sys::cudaEvent_t) -> Self {
+    pub unsafe fn with_launch_completion(mut self, event: sys::cudaEvent_t) -> Self {
         self.event = Some(Event(event));
         self.with(|said| said.has_event = !event.is_null())
     }
@@ -222,7 +224,7 @@ impl CallConfig {
         match self.said.cta_policy.filter(|policy| deterministic && *policy != CtaPolicy::Default) {
             None => Ok(()),
             Some(policy) => {
-                let expected = "CtaPolicy::Default, with Config::deterministic";
+                let expected = "CtaPolicy::Default, with Config::with_deterministic";
                 Err(Error::argument(operation, "cta_policy", expected, policy.raw()))
             }
         }
@@ -282,7 +284,7 @@ impl CallConfig {
         if let Some(text) = &said.algorithms {
             raw.algSelection = text.as_ptr();
         }
-        raw.forceAlgSelection = c_int::from(!said.or_automatic);
+        raw.forceAlgSelection = c_int::from(!said.falls_back);
         raw.userProfilerTag = self.tag;
         #[cfg(nccl_ge_2_32)]
         if let Some(Event(event)) = self.event {
@@ -298,12 +300,12 @@ mod tests {
 
     #[test]
     fn what_says_the_same_has_one_number() {
-        let ring = || CallConfig::new().algorithms("ring").unwrap();
-        assert_eq!(ring().number(), ring().profiler_tag(7).number());
-        assert_ne!(ring().number(), ring().or_automatic().number());
+        let ring = || CallConfig::new().with_algorithms("ring").unwrap();
+        assert_eq!(ring().number(), ring().with_profiler_tag(7).number());
+        assert_ne!(ring().number(), ring().with_algorithm_fallback(true).number());
         let used = ring();
         let number = used.number();
-        assert_ne!(used.max_ctas(3).number(), number);
+        assert_ne!(used.with_max_ctas(3).number(), number);
         assert_ne!(CallConfig::new().number(), 0);
     }
 }

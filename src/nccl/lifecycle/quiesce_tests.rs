@@ -25,7 +25,7 @@ fn others_are_not_kept_out_by_one_thread_after_the_other() {
 #[test]
 fn no_communicator_starts_while_the_gate_of_its_device_is_shut() {
     let (_alone, device) = last_device();
-    let options = InitOptions { timeout: SOON, ..InitOptions::default() };
+    let options = InitOptions::new().with_timeout(SOON);
     let start = || Clique::init_all_with(&[device], &options);
     let clique = start().unwrap();
     let shut = cuda::shut_gates(&[device], SOON).expect("no launch is inside");

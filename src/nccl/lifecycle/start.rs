@@ -582,7 +582,7 @@ mod tests {
     fn a_start_that_is_asked_does_not_wait_for_a_gate() {
         const SOON: Duration = Duration::from_secs(20);
         let (_alone, device) = last_device();
-        let options = InitOptions { timeout: SOON, ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(SOON);
         let shut = cuda::shut_gates(&[device], SOON).expect("no launch is inside");
         let [mut first, mut second] = [(); 2].map(|()| {
             let id = UniqueId::new().unwrap();

@@ -156,7 +156,7 @@ fn begin(
     // Named by the id: in a start that failed before, not all ranks may have come here.
     let listener = threads.listener(exchange, id.as_bytes(), true)?;
     let Threads { helper, departures, .. } = threads;
-    let options = InitOptions { checked: false, ..options.clone() };
+    let options = options.clone().with_checked(false);
     let (size, rank) = (exchange.size(), exchange.rank());
     let starting = start::begin_rank(operation, device, size, vec![*id], rank, &options, Some(helper))?;
     let inner = wait(operation, exchange, (departures, id.as_bytes()), starting)?;

@@ -202,7 +202,7 @@ fn makes_windows(_: &[&Arc<Inner>]) -> bool {
 /// Why there are no symmetric windows.
 #[cold]
 fn no_windows(operation: &'static str) -> Error {
-    let needs = "NCCL 2.29.7 or newer, or Config::force_windows with 2.27 or newer";
+    let needs = "NCCL 2.29.7 or newer, or Config::with_force_windows with 2.27 or newer";
     Error::Unsupported { operation, needs: needs.into() }
 }
 

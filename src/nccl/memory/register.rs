@@ -51,7 +51,7 @@ pub(super) fn check_plain(operation: &'static str, inner: &Inner) -> Result<()> 
 /// Why there is no such memory.
 #[cold]
 pub(super) fn plain(operation: &'static str) -> Error {
-    let needs = "a communicator that is not Config::deterministic: what is in windows, or registered, is added up otherwise than what is not";
+    let needs = "a communicator that is not Config::with_deterministic: what is in windows, or registered, is added up otherwise than what is not";
     Error::Unsupported { operation, needs: needs.into() }
 }
 

@@ -23,7 +23,7 @@ pub enum CommState {
     /// be resumed, by [`Suspended`](crate::nccl::Suspended).
     Suspended,
     /// It was closed or dropped after its work was done, and NCCL is freeing it. A communicator
-    /// that shares its resources ([`Config::split_share`](crate::nccl::Config::split_share)) stays
+    /// that shares its resources ([`Config::with_split_share`](crate::nccl::Config::with_split_share)) stays
     /// in this state until those that share them have ended.
     Closing,
     /// It was closed, and NCCL has freed it.

@@ -48,7 +48,7 @@ pub enum GraphUsage {
     /// All, into one graph: as long as there is one, or the capture of one, other captures are refused, and operations that are not
     /// captured. Launches come after what was enqueued before, on whatever streams. When the graph has been dropped, the next
     /// operation, captured or not, first waits for the launches that are under way; so does a revoke, which becomes an abort where they hang.
-    /// It shares no [resources](crate::nccl::Config::split_share): what does is never in one graph, and captures are refused.
+    /// It shares no [resources](crate::nccl::Config::with_split_share): what does is never in one graph, and captures are refused.
     One,
     /// All into several graphs, or some into graphs, and others not.
     Mixed,

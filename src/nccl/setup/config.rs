@@ -23,13 +23,14 @@ use crate::sys;
 /// # use gpucomm::nccl::{Config, InitOptions};
 /// # use gpucomm::{Clique, Device};
 /// # fn main() -> gpucomm::Result<()> {
-/// let config = Config::new().min_ctas(1).max_ctas(16).cga_cluster_size(2).split_share(false);
-/// let clique = Clique::init_all_with(&Device::all()?, &InitOptions { config, ..InitOptions::default() })?;
+/// let config = Config::new().with_min_ctas(1).with_max_ctas(16).with_cga_cluster_size(2).with_split_share(false);
+/// let clique = Clique::init_all_with(&Device::all()?, &InitOptions::new().with_config(config))?;
 /// # drop(clique);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Default)]
+#[must_use]
 pub struct Config {
     pub(super) numbers: Numbers,
     pub(super) net_name: Option<CString>,
@@ -65,7 +66,7 @@ impl Config {
     /// use gpucomm::nccl::Config;
     ///
     /// // SAFETY: this program aborts no communicator while it goes on, and sends no messages from windows.
-    /// let config = unsafe { Config::new().force_windows() };
+    /// let config = unsafe { Config::new().with_force_windows() };
     /// # drop(config);
     /// ```
     ///
@@ -73,7 +74,7 @@ impl Config {
     /// With NCCL before 2.29.7, until the process ends: no communicator of this configuration is aborted, by a timeout or an error of any
     /// rank either, while a collective on windows waits for a rank that does not come; its kernel would go on and use memory that is
     /// freed. With NCCL before 2.29.2, no collective uses a window that was part of a message, of an all_to_all, a gather or a scatter.
-    pub unsafe fn force_windows(mut self) -> Self {
+    pub unsafe fn with_force_windows(mut self) -> Self {
         self.force_windows = true;
         self
     }
@@ -87,8 +88,8 @@ impl Config {
     ///
     /// # if Device::count().is_err() { return Ok(()) }
     /// // SAFETY: a number that NCCL takes for this field, the same on all ranks.
-    /// let config = unsafe { Config::new().raw(|config| config.maxCTAs = 4) };
-    /// let clique = Clique::init_all_with(&Device::all()?, &InitOptions { config, ..InitOptions::default() })?;
+    /// let config = unsafe { Config::new().with_raw(|config| config.maxCTAs = 4) };
+    /// let clique = Clique::init_all_with(&Device::all()?, &InitOptions::new().with_config(config))?;
     /// # drop(clique);
     /// # Ok(())
     /// # }
@@ -100,7 +101,7 @@ impl Config {
     /// # Safety
     /// It sets the same each time. The values are such as NCCL takes, on all ranks what NCCL wants the same; what it puts pointers to
     /// lives as long as the communicator, and those that are split off from it.
-    pub unsafe fn raw(mut self, change: impl Fn(&mut sys::ncclConfig_t) + Send + Sync + 'static) -> Self {
+    pub unsafe fn with_raw(mut self, change: impl Fn(&mut sys::ncclConfig_t) + Send + Sync + 'static) -> Self {
         self.change = Some(Change(Arc::new(change)));
         self
     }
@@ -265,37 +266,40 @@ mod tests {
     #[test]
     fn what_is_not_said_is_as_in_the_base() {
         // SAFETY: numbers that NCCL takes.
-        let base = unsafe { Config::new().min_ctas(2).cga_cluster_size(1).raw(|raw| raw.maxCTAs = 16) };
-        let base = base.net_name("Socket").unwrap().split_share(true);
+        let base = unsafe { Config::new().with_min_ctas(2).with_cga_cluster_size(1).with_raw(|raw| raw.maxCTAs = 16) };
+        let base = base.with_net_name("Socket").unwrap().with_split_share(true);
         let heir = Config::new().over(base.clone());
         let raw = heir.to_raw();
         assert_eq!((raw.minCTAs, raw.maxCTAs, raw.cgaClusterSize, raw.splitShare, raw.blocking), (2, 16, 1, 1, 1));
         assert_eq!(heir.network().map(|name| name.as_ptr()), Some(raw.netName));
         assert_eq!(heir.network(), Some(&CString::from(c"Socket")));
         // What is said comes after what a user has changed of the base; and so does what is changed of this.
-        let own = Config::new().max_ctas(8).net_name("IB").unwrap();
+        let own = Config::new().with_max_ctas(8).with_net_name("IB").unwrap();
         let heir = own.over(base.clone());
         let raw = heir.to_raw();
         assert_eq!((raw.minCTAs, raw.maxCTAs), (2, 8));
         assert_eq!(heir.network(), Some(&CString::from(c"IB")));
         assert_eq!(heir.network().map(|name| name.as_ptr()), Some(raw.netName));
         // SAFETY: as above.
-        let raw = unsafe { own.clone().raw(|raw| raw.minCTAs = 3) }.over(heir).to_raw();
+        let raw = unsafe { own.clone().with_raw(|raw| raw.minCTAs = 3) }.over(heir).to_raw();
         assert_eq!((raw.minCTAs, raw.maxCTAs, raw.cgaClusterSize), (3, 8, 1));
-        assert!(own.over(base.clone()).shares() && !own.split_share(false).over(base).shares());
+        assert!(own.over(base.clone()).shares() && !own.with_split_share(false).over(base).shares());
     }
 
     #[test]
     fn limits_hold_for_what_comes_from_both() {
-        let refused = |config: Config| config.over(Config::new().max_ctas(4)).check("a test").unwrap_err().to_string();
-        assert!(refused(Config::new().min_ctas(5)).contains("min_ctas: expected at most max_ctas, which is 4, got 5"));
-        assert!(refused(Config::new().max_ctas(0)).contains("max_ctas: expected at least 1"));
+        let refused =
+            |config: Config| config.over(Config::new().with_max_ctas(4)).check("a test").unwrap_err().to_string();
+        assert!(
+            refused(Config::new().with_min_ctas(5)).contains("min_ctas: expected at most max_ctas, which is 4, got 5")
+        );
+        assert!(refused(Config::new().with_max_ctas(0)).contains("max_ctas: expected at least 1"));
     }
 
     #[test]
     fn determinism_is_what_nccl_is_told_and_inherited() {
-        let parent = Config::new().deterministic(true);
-        let child = Config::new().max_ctas(4).over(parent.clone());
+        let parent = Config::new().with_deterministic(true);
+        let child = Config::new().with_max_ctas(4).over(parent.clone());
         for config in [&parent, &child] {
             assert!(config.is_deterministic());
             #[cfg(nccl_ge_2_27)]
@@ -303,17 +307,17 @@ mod tests {
             #[cfg(nccl_ge_2_32)]
             assert_eq!(config.to_raw().nvlsHostMode, sys::ncclNvlsHostMode_t::ncclNvlsHostModeDisable.0);
         }
-        let other = Config::new().deterministic(false).over(parent.clone());
+        let other = Config::new().with_deterministic(false).over(parent.clone());
         assert!(!other.is_deterministic());
         assert_ne!(other.terms(), parent.terms());
         #[cfg(nccl_ge_2_27)]
         {
             let policy = crate::nccl::CtaPolicy::Efficiency;
             // SAFETY: a number that NCCL takes.
-            let raw = unsafe { Config::new().raw(|raw| raw.collnetEnable = 1) };
+            let raw = unsafe { Config::new().with_raw(|raw| raw.collnetEnable = 1) };
             for (name, refused) in [
-                ("collnet_enable: expected false", Config::new().collnet_enable(true)),
-                ("cta_policy: expected CtaPolicy::Default", Config::new().cta_policy(policy)),
+                ("collnet_enable: expected false", Config::new().with_collnet_enable(true)),
+                ("cta_policy: expected CtaPolicy::Default", Config::new().with_cta_policy(policy)),
             ] {
                 let error = refused.over(parent.clone()).check("a test").unwrap_err().to_string();
                 assert!(error.contains(name), "{error}");
@@ -327,13 +331,13 @@ mod tests {
 
     #[test]
     fn terms_are_what_nccl_is_told() {
-        let of = |config: &Config| config.over(Config::new().max_ctas(4)).terms();
-        assert_eq!(of(&Config::new().max_ctas(4)), of(&Config::new()));
+        let of = |config: &Config| config.over(Config::new().with_max_ctas(4)).terms();
+        assert_eq!(of(&Config::new().with_max_ctas(4)), of(&Config::new()));
         // SAFETY: a number that NCCL takes.
-        assert_eq!(of(&unsafe { Config::new().raw(|raw| raw.maxCTAs = 4) }), of(&Config::new()));
+        assert_eq!(of(&unsafe { Config::new().with_raw(|raw| raw.maxCTAs = 4) }), of(&Config::new()));
         // SAFETY: as above.
-        let raw = unsafe { Config::new().raw(|raw| raw.maxCTAs = 5) };
-        for other in [Config::new().max_ctas(5), raw, Config::new().net_name("IB").unwrap()] {
+        let raw = unsafe { Config::new().with_raw(|raw| raw.maxCTAs = 5) };
+        for other in [Config::new().with_max_ctas(5), raw, Config::new().with_net_name("IB").unwrap()] {
             assert_ne!(of(&other), of(&Config::new()), "{other:?}");
         }
     }

@@ -232,7 +232,7 @@ pub(super) fn check_kept(operation: &'static str, raw: &sys::ncclConfig_t) -> Re
     Ok(())
 }
 
-/// Sets the variables of the environment that [`Config::deterministic`](crate::nccl::Config::deterministic) needs and that are not set:
+/// Sets the variables of the environment that [`Config::with_deterministic`](crate::nccl::Config::with_deterministic) needs and that are not set:
 /// `NCCL_NVLS_ENABLE=0`, `NCCL_TUNER_PLUGIN=none`, `NCCL_GRAPH_REGISTER=0` and `NCCL_ENV_PLUGIN=none`. Wraps nothing. It comes before NCCL is
 /// first used in the process, by whomever; who sets them outside of the program needs it not.
 ///
@@ -244,7 +244,7 @@ pub(super) fn check_kept(operation: &'static str, raw: &sys::ncclConfig_t) -> Re
 /// // SAFETY: the program has just begun, and has one thread.
 /// unsafe { nccl::prepare_determinism()? };
 ///
-/// let options = InitOptions { config: Config::new().deterministic(true), ..InitOptions::default() };
+/// let options = InitOptions::new().with_config(Config::new().with_deterministic(true));
 /// let clique = Clique::init_all_with(&Device::all()?, &options)?;
 /// # drop(clique);
 /// # Ok(())

@@ -17,19 +17,19 @@ use crate::error::{Error, Result};
 /// [`Error::InvalidArgument`], when a communicator is made.
 impl Config {
     /// `cgaClusterSize`: thread blocks in a cluster, 0 to 8.
-    pub fn cga_cluster_size(mut self, blocks: i32) -> Self {
+    pub fn with_cga_cluster_size(mut self, blocks: i32) -> Self {
         self.numbers.cga_cluster_size = Some(blocks);
         self
     }
 
-    /// `minCTAs`: the fewest thread blocks that a kernel of this communicator uses, 1 or more; not more than [`Config::max_ctas`].
-    pub fn min_ctas(mut self, blocks: i32) -> Self {
+    /// `minCTAs`: the fewest thread blocks that a kernel of this communicator uses, 1 or more; not more than [`Config::with_max_ctas`].
+    pub fn with_min_ctas(mut self, blocks: i32) -> Self {
         self.numbers.min_ctas = Some(blocks);
         self
     }
 
     /// `maxCTAs`: the most thread blocks that a kernel of this communicator uses, 1 or more. NCCL has 64 at most.
-    pub fn max_ctas(mut self, blocks: i32) -> Self {
+    pub fn with_max_ctas(mut self, blocks: i32) -> Self {
         self.numbers.max_ctas = Some(blocks);
         self
     }
@@ -39,16 +39,16 @@ impl Config {
     /// ```
     /// # use gpucomm::nccl::Config;
     /// # fn main() -> gpucomm::Result<()> {
-    /// let config = Config::new().net_name("Socket")?;
+    /// let config = Config::new().with_net_name("Socket")?;
     /// // A name has no zero byte.
-    /// assert!(config.net_name("Sock\0et").is_err());
+    /// assert!(config.with_net_name("Sock\0et").is_err());
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a name with a zero byte.
-    pub fn net_name(mut self, name: &str) -> Result<Self> {
+    pub fn with_net_name(mut self, name: &str) -> Result<Self> {
         self.net_name = Some(c_string("net_name", name)?);
         Ok(self)
     }
@@ -74,14 +74,14 @@ impl Config {
     /// use gpucomm::nccl::{Config, InitOptions};
     /// use gpucomm::{Clique, Device};
     ///
-    /// let options = InitOptions { config: Config::new().split_share(true), ..InitOptions::default() };
+    /// let options = InitOptions::new().with_config(Config::new().with_split_share(true));
     /// let clique = Clique::init_all_with(&Device::all()?[..4], &options)?;
     /// let pairs = clique.split(|rank| Some((rank / 2, rank)))?;
     /// assert_eq!(pairs.len(), 2);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn split_share(mut self, share: bool) -> Self {
+    pub fn with_split_share(mut self, share: bool) -> Self {
         self.numbers.split_share = Some(share.into());
         self
     }
@@ -102,7 +102,7 @@ impl Config {
     /// # fn main() -> gpucomm::Result<()> {
     /// # // SAFETY: one thread.
     /// # unsafe { nccl::prepare_determinism()? };
-    /// let options = InitOptions { config: Config::new().deterministic(true), ..InitOptions::default() };
+    /// let options = InitOptions::new().with_config(Config::new().with_deterministic(true));
     /// let sums = || {
     ///     Clique::init_all_with(&Device::all()?, &options)?.spmd(|comm| {
     ///         let stream = Stream::new(comm.device())?;
@@ -115,14 +115,14 @@ impl Config {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn deterministic(mut self, deterministic: bool) -> Self {
+    pub fn with_deterministic(mut self, deterministic: bool) -> Self {
         self.deterministic = Some(deterministic);
         self
     }
 
     /// `trafficClass`: the traffic class of the network, 0 or more. `NCCL_IB_SL` and `NCCL_IB_TC` come first.
     #[cfg(nccl_ge_2_26)]
-    pub fn traffic_class(mut self, class: i32) -> Self {
+    pub fn with_traffic_class(mut self, class: i32) -> Self {
         self.numbers.traffic_class = Some(class);
         self
     }
@@ -133,8 +133,8 @@ impl Config {
     /// # use gpucomm::nccl::{Config, InitOptions};
     /// # use gpucomm::{Clique, Device};
     /// # fn main() -> gpucomm::Result<()> {
-    /// let config = Config::new().comm_name("training")?;
-    /// let clique = Clique::init_all_with(&Device::all()?, &InitOptions { config, ..InitOptions::default() })?;
+    /// let config = Config::new().with_comm_name("training")?;
+    /// let clique = Clique::init_all_with(&Device::all()?, &InitOptions::new().with_config(config))?;
     /// # drop(clique);
     /// # Ok(())
     /// # }
@@ -143,21 +143,21 @@ impl Config {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a name with a zero byte.
     #[cfg(nccl_ge_2_27)]
-    pub fn comm_name(mut self, name: &str) -> Result<Self> {
+    pub fn with_comm_name(mut self, name: &str) -> Result<Self> {
         self.comm_name = Some(c_string("comm_name", name)?);
         Ok(self)
     }
 
     /// `collnetEnable`: whether collectives may run in the network.
     #[cfg(nccl_ge_2_27)]
-    pub fn collnet_enable(mut self, enable: bool) -> Self {
+    pub fn with_collnet_enable(mut self, enable: bool) -> Self {
         self.numbers.collnet_enable = Some(enable.into());
         self
     }
 
     /// `CTAPolicy`: how many thread blocks there should be. With [`CtaPolicy::CopyEngines`] no communicator is made.
     #[cfg(nccl_ge_2_27)]
-    pub fn cta_policy(mut self, policy: CtaPolicy) -> Self {
+    pub fn with_cta_policy(mut self, policy: CtaPolicy) -> Self {
         self.numbers.cta_policy = Some(policy.raw());
         self
     }
@@ -169,18 +169,18 @@ impl Config {
     /// ```
     /// use gpucomm::nccl::{Config, CtaPolicy};
     ///
-    /// let config = Config::new().shrink_share(true).cta_policy(CtaPolicy::Efficiency);
+    /// let config = Config::new().with_shrink_share(true).with_cta_policy(CtaPolicy::Efficiency);
     /// # drop(config);
     /// ```
     #[cfg(nccl_ge_2_27)]
-    pub fn shrink_share(mut self, share: bool) -> Self {
+    pub fn with_shrink_share(mut self, share: bool) -> Self {
         self.numbers.shrink_share = Some(share.into());
         self
     }
 
     /// `nvlsCTAs`: thread blocks for NVLink SHARP, 1 or more.
     #[cfg(nccl_ge_2_27)]
-    pub fn nvls_ctas(mut self, blocks: i32) -> Self {
+    pub fn with_nvls_ctas(mut self, blocks: i32) -> Self {
         self.numbers.nvls_ctas = Some(blocks);
         self
     }
@@ -188,7 +188,7 @@ impl Config {
     /// `nChannelsPerNetPeer`: channels to each peer across the network in point-to-point operations, 1 to 64; NCCL
     /// rounds it up to a power of two.
     #[cfg(nccl_ge_2_28)]
-    pub fn channels_per_net_peer(mut self, channels: i32) -> Self {
+    pub fn with_channels_per_net_peer(mut self, channels: i32) -> Self {
         self.numbers.channels_per_net_peer = Some(channels);
         self
     }
@@ -200,15 +200,15 @@ impl Config {
     ///
     /// // What concerns the network, and how it is reached.
     /// let config = Config::new()
-    ///     .traffic_class(1)
-    ///     .collnet_enable(false)
-    ///     .nvls_ctas(8)
-    ///     .channels_per_net_peer(2)
-    ///     .nvlink_centric_sched(true);
+    ///     .with_traffic_class(1)
+    ///     .with_collnet_enable(false)
+    ///     .with_nvls_ctas(8)
+    ///     .with_channels_per_net_peer(2)
+    ///     .with_nvlink_centric_sched(true);
     /// # drop(config);
     /// ```
     #[cfg(nccl_ge_2_28)]
-    pub fn nvlink_centric_sched(mut self, enable: bool) -> Self {
+    pub fn with_nvlink_centric_sched(mut self, enable: bool) -> Self {
         self.numbers.nvlink_centric_sched = Some(enable.into());
         self
     }
@@ -217,14 +217,14 @@ impl Config {
     /// `NCCL_GRAPH_MIXING_SUPPORT=1`. With less NCCL leaves out what keeps graphs and other operations in order, so what
     /// does not go with it is refused.
     #[cfg(nccl_ge_2_29)]
-    pub fn graph_usage(mut self, usage: GraphUsage) -> Self {
+    pub fn with_graph_usage(mut self, usage: GraphUsage) -> Self {
         self.numbers.graph_usage = Some(usage.raw());
         self
     }
 
     /// `numRmaCtx`: contexts for one-sided operations; 0: there are none of those. 1 where it is not set.
     #[cfg(nccl_ge_2_29)]
-    pub fn num_rma_ctx(mut self, contexts: i32) -> Self {
+    pub fn with_num_rma_ctx(mut self, contexts: i32) -> Self {
         self.numbers.num_rma_ctx = Some(contexts);
         self
     }
@@ -232,16 +232,16 @@ impl Config {
     /// `maxP2pPeers`: with how many others a rank exchanges messages at the same time, at most, 1 or more; all where it is not set. It
     /// concerns all_to_all, gather and scatter, too.
     #[cfg(nccl_ge_2_30)]
-    pub fn max_p2p_peers(mut self, peers: i32) -> Self {
+    pub fn with_max_p2p_peers(mut self, peers: i32) -> Self {
         self.numbers.max_p2p_peers = Some(peers);
         self
     }
 
     /// `graphStreamOrdering`: whether NCCL puts kernels that are captured into an order of its own; with `false` whoever captures them
-    /// does. That goes with [`Config::graph_usage`] other than [`GraphUsage::Mixed`] only, which is what NCCL takes where nothing is set: no
+    /// does. That goes with [`Config::with_graph_usage`] other than [`GraphUsage::Mixed`] only, which is what NCCL takes where nothing is set: no
     /// communicator is made else, where NCCL would go on as with `true`.
     #[cfg(nccl_ge_2_30_7)]
-    pub fn graph_stream_ordering(mut self, ordered: bool) -> Self {
+    pub fn with_graph_stream_ordering(mut self, ordered: bool) -> Self {
         self.numbers.graph_stream_ordering = Some(ordered.into());
         self
     }
@@ -253,14 +253,14 @@ impl Config {
     /// ranks may wait for each other, until their deadlines. Have all say the same, or wait in between. `NCCL_LAUNCH_ORDER_IMPLICIT` comes
     /// first.
     #[cfg(nccl_ge_2_31)]
-    pub fn launch_order_implicit(mut self, implicit: bool) -> Self {
+    pub fn with_launch_order_implicit(mut self, implicit: bool) -> Self {
         self.numbers.launch_order_implicit = Some(implicit.into());
         self
     }
 
     /// `numRmaSig`: signals of each context for one-sided operations; 1 where it is not set.
     #[cfg(nccl_ge_2_31)]
-    pub fn num_rma_sig(mut self, signals: i32) -> Self {
+    pub fn with_num_rma_sig(mut self, signals: i32) -> Self {
         self.numbers.num_rma_sig = Some(signals);
         self
     }
@@ -268,7 +268,7 @@ impl Config {
     /// `rmaEagerInit`: whether signals are made ready at the start, and not with the first window. Who signals and waits without any window
     /// needs that. `NCCL_RMA_EAGER_INIT` comes first.
     #[cfg(nccl_ge_2_31)]
-    pub fn rma_eager_init(mut self, eager: bool) -> Self {
+    pub fn with_rma_eager_init(mut self, eager: bool) -> Self {
         self.numbers.rma_eager_init = Some(eager.into());
         self
     }
@@ -280,22 +280,22 @@ impl Config {
     /// # use gpucomm::{Clique, Device};
     /// // What came with NCCL 2.29 to 2.31. With an older one, no communicator is made, and the error says which it takes.
     /// let config = Config::new()
-    ///     .graph_usage(GraphUsage::One)
-    ///     .num_rma_ctx(2)
-    ///     .max_p2p_peers(4)
-    ///     .graph_stream_ordering(false)
-    ///     .launch_order_implicit(true)
-    ///     .num_rma_sig(8)
-    ///     .rma_eager_init(true)
-    ///     .host_cft(HostCft::Fallback);
+    ///     .with_graph_usage(GraphUsage::One)
+    ///     .with_num_rma_ctx(2)
+    ///     .with_max_p2p_peers(4)
+    ///     .with_graph_stream_ordering(false)
+    ///     .with_launch_order_implicit(true)
+    ///     .with_num_rma_sig(8)
+    ///     .with_rma_eager_init(true)
+    ///     .with_host_cft(HostCft::Fallback);
     /// # let Ok(devices) = Device::all() else { return };
-    /// match Clique::init_all_with(&devices, &InitOptions { config, ..InitOptions::default() }) {
+    /// match Clique::init_all_with(&devices, &InitOptions::new().with_config(config)) {
     ///     Err(error @ gpucomm::Error::Unsupported { .. }) => println!("{error}"),
     ///     made => drop(made),
     /// }
     /// ```
     #[cfg(nccl_ge_2_31)]
-    pub fn host_cft(mut self, mode: HostCft) -> Self {
+    pub fn with_host_cft(mut self, mode: HostCft) -> Self {
         self.numbers.host_cft = Some(mode.raw());
         self
     }
@@ -306,11 +306,11 @@ impl Config {
     /// ```
     /// use gpucomm::nccl::{Config, NvlsHost};
     ///
-    /// let config = Config::new().nvls_host(NvlsHost::OFF);
+    /// let config = Config::new().with_nvls_host(NvlsHost::OFF);
     /// # drop(config);
     /// ```
     #[cfg(nccl_ge_2_32)]
-    pub fn nvls_host(mut self, mode: NvlsHost) -> Self {
+    pub fn with_nvls_host(mut self, mode: NvlsHost) -> Self {
         self.numbers.nvls_host = Some(mode.raw());
         self
     }

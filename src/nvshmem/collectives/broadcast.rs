@@ -26,12 +26,12 @@ impl Team<'_> {
     /// share a device without MPS; [`Error::Timeout`] where not all members come in time; [`Error::Departed`] soon after the exchange knows that one has ended.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, TeamPe, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, TeamPe, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let (mut world, stream) = (ctx.world()?, Stream::new(ctx.device())?);
     /// let mut source = ctx.alloc(100)?;
     /// source.fill(&stream, 1.5f32)?;

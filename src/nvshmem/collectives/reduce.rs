@@ -47,12 +47,12 @@ impl Team<'_> {
     /// ended.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     /// # use gpucomm::{Device, ReduceOp, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let (mut world, stream) = (ctx.world()?, Stream::new(ctx.device())?);
     /// let mut source = ctx.alloc(3)?;
     /// source.copy_from_slice(&stream, &[1.0f64, 2.0, 3.0])?;
@@ -106,12 +106,12 @@ impl Team<'_> {
     /// NCCL does sums, products, minima and maxima of all types but `i16` and `u16`, where the library has found it.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     /// # use gpucomm::{Device, ReduceOp, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let (mut world, stream) = (ctx.world()?, Stream::new(ctx.device())?);
     /// let mut source = ctx.alloc(5 * world.n_pes())?;
     /// source.fill(&stream, 2i32)?;

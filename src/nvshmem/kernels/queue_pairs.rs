@@ -14,11 +14,11 @@ use crate::sys;
 /// [`Context::create_queue_pairs`].
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, QueuePair, ContextUniqueId}; use gpucomm::Device;
+/// # use gpucomm::nvshmem::{Context, ContextOptions, QueuePair, ContextUniqueId}; use gpucomm::Device;
 /// # fn main() -> gpucomm::Result<()> {
 /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?;
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let pairs = ctx.create_queue_pairs(4)?;
 /// // What a kernel is given.
 /// let handles: Vec<_> = pairs.into_iter().map(QueuePair::as_raw).collect();
@@ -42,11 +42,11 @@ impl Context {
     /// Where the transport has none of its own, all of them are the one that there is anyway.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId}; use gpucomm::Device;
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId}; use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let pairs = ctx.create_queue_pairs(2)?;
     /// assert_eq!(pairs.len(), 2);
     /// # ctx.close()?; Ok(()) }

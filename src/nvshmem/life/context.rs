@@ -26,12 +26,12 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Memory and teams borrow it. Dropped without [`close`](Self::close), it leaves the library as it is, and nobody can start it again.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
 /// # use gpucomm::{Device, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: there is no other PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// println!("PE {} of {} on {}, {:?}, waits for {:?}", ctx.pe(), ctx.n_pes(), ctx.device(), ctx.status(), ctx.timeout());
 /// # ctx.close()?;
 /// # Ok(())
@@ -47,12 +47,12 @@ pub struct Context {
 /// What was never given back.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
 /// # use gpucomm::{Device, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: there is no other PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let leaks = ctx.close()?;
 /// assert!(leaks.is_empty(), "{leaks:?}");
 /// # Ok(())
@@ -62,7 +62,7 @@ pub struct Context {
 #[non_exhaustive]
 pub struct Leaks {
     /// Buffers that were forgotten, or dropped in a host function while a stream of others might still use them. If the context is
-    /// [attached](crate::nvshmem::ContextBuilder::attach), also buffers that another PE has not dropped.
+    /// [attached](crate::nvshmem::ContextOptions::with_attached), also buffers that another PE has not dropped.
     pub buffers: usize,
     /// Their bytes.
     pub bytes: usize,
@@ -115,12 +115,12 @@ impl Context {
     /// Wraps `nvshmem_ptr`: whether this PE gets at the memory of `pe` directly, by NVLink or PCIe, and not by the network.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let next = Pe((ctx.pe().0 + 1) % ctx.n_pes());
     /// println!("{next} is {}", if ctx.is_near(next)? { "near" } else { "behind a network" });
     /// # ctx.close()?;
@@ -138,12 +138,12 @@ impl Context {
     /// All PEs, by their numbers.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// assert_eq!(ctx.pes().filter(|pe| *pe != ctx.pe()).count(), ctx.n_pes() - 1);
     /// # ctx.close()?;
     /// # Ok(())
@@ -156,12 +156,12 @@ impl Context {
     /// Whether [`close`](Self::close) finds nothing that uses the library and does not borrow the context: it consumes the context also where it fails.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let kept = ctx.alloc::<f32>(10)?.into_shared();
     /// assert!(ctx.check_close().is_err());
     /// drop(kept);
@@ -178,17 +178,17 @@ impl Context {
     }
 
     /// Wraps `nvshmemx_hostlib_finalize`: ends NVSHMEM in this process. Collective. What was not given back is freed all the same, unless the context is
-    /// [attached](crate::nvshmem::ContextBuilder::attach), and reported.
+    /// [attached](crate::nvshmem::ContextOptions::with_attached), and reported.
     ///
     /// A context can be started again after it. NVSHMEM 3.4.5 leaves 1 MiB of the device behind each time.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// std::mem::forget(ctx.alloc::<f32>(1000)?);
     /// let leaks = ctx.close()?;
     /// assert_eq!((leaks.buffers, leaks.bytes), (1, 4000));

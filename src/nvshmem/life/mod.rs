@@ -1,9 +1,9 @@
 //! How a context begins and ends.
 
-pub(crate) mod builder;
 pub(crate) mod context;
 mod launcher;
 pub(crate) mod on_stream;
 mod once;
+pub(crate) mod options;
 mod start;
 pub(crate) mod unique_id;

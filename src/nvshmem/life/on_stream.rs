@@ -14,11 +14,11 @@ use crate::nvshmem::state::place::Place;
 /// [graph](Stream::capture).
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let (data, mut source) = (ctx.alloc::<u8>(5)?, DeviceBuffer::from_slice(&stream, b"hello")?);
 /// let mut copy = DeviceBuffer::<u8>::zeroed(&stream, 5)?;
 /// let on_stream = ctx.on(&stream);

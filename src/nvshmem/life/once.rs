@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::lock::Mutex;
 use crate::sys;
 
-pub(super) const INIT: &str = "ContextBuilder::init";
+pub(super) const INIT: &str = "Context::init";
 
 /// The one context of this process.
 static STATE: AtomicU8 = AtomicU8::new(NONE);

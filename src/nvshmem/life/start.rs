@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use super::builder::{Bootstrap, ContextBuilder};
 use super::context::Context;
 use super::launcher;
 use super::once::{self, Claimed, INIT};
+use super::options::{Bootstrap, ContextOptions};
 use super::unique_id::ContextUniqueId;
 use crate::codes::NvshmemCode;
 use crate::cuda::{Address, Device, Quiet, Stream, memory_at, undisturbing};
@@ -25,28 +25,28 @@ use crate::nvshmem::state::status::Status;
 use crate::nvshmem::state::{wait_state::Awaited, watchdog::Watchdog};
 use crate::{known_bugs, sys, version};
 
-impl ContextBuilder {
+impl Context {
     /// Wraps `nvshmemx_hostlib_init_attr`: starts NVSHMEM in this process. Collective: all PEs do it.
     ///
     /// # Safety
     /// All PEs run programs that make the same collective calls, with operands that belong together, in the same order. No PE can see what others do: where
     /// they disagree, the library writes where nobody expects it. What this crate compares all the same (allocations, teams, the end) it says there.
-    /// With [`attach`](ContextBuilder::attach), whoever has started the library does not finalize it before the context.
+    /// With [`attach`](ContextOptions::with_attached), whoever has started the library does not finalize it before the context.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a number of a PE that there is none, and without a way to start; [`Error::InvalidUsage`] where there is a context
     /// in this process, or one was dropped without [`Context::close`], where somebody else has started the library, or it has its PEs from an
-    /// [environment](ContextBuilder::environment) and is to start in another way; a variable of NVSHMEM holds a value with which the library crashes, or this thread captures a stream of the device; [`Error::LibraryTooOld`]; [`Error::NoDevice`]; [`Error::Nvshmem`] where
-    /// the library does not start, which says what is missing; those of a [session](ContextBuilder::session).
-    pub unsafe fn init(self) -> Result<Context> {
+    /// [environment](ContextOptions::with_environment) and is to start in another way; a variable of NVSHMEM holds a value with which the library crashes, or this thread captures a stream of the device; [`Error::LibraryTooOld`]; [`Error::NoDevice`]; [`Error::Nvshmem`] where
+    /// the library does not start, which says what is missing; those of a [session](ContextOptions::with_session).
+    pub unsafe fn init(options: &ContextOptions) -> Result<Self> {
         // SAFETY: as the caller promises.
-        unsafe { start(self, None) }
+        unsafe { start(options, None) }
     }
 
     /// Wraps `nvshmemx_hostlib_init_attr`, with flags and attributes of the caller: for ways to start that this crate does not know.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::nvshmem::{Context, ContextOptions};
     /// # use gpucomm::{Device, sys};
     /// # use std::mem::MaybeUninit;
     /// # fn main() -> gpucomm::Result<()> {
@@ -56,8 +56,9 @@ impl ContextBuilder {
     ///     sys::gpucommNvshmemAttrInit(attr.as_mut_ptr());
     ///     attr.assume_init()
     /// };
+    /// let options = ContextOptions::new().with_device(Device::new(0)?);
     /// // SAFETY: all PEs run this program; the attributes are those for no flags, which is the environment.
-    /// let ctx = unsafe { Context::builder().device(Device::new(0)?).init_with_attr(0, &mut attr)? };
+    /// let ctx = unsafe { Context::init_with_attr(&options, 0, &mut attr)? };
     /// # ctx.close()?;
     /// # Ok(())
     /// # }
@@ -68,13 +69,17 @@ impl ContextBuilder {
     ///
     /// # Errors
     /// As [`init`](Self::init).
-    pub unsafe fn init_with_attr(self, flags: u32, attr: &mut sys::nvshmemx_init_attr_t) -> Result<Context> {
-        if self.bootstrap.as_ref().is_some_and(|bootstrap| !matches!(bootstrap, Bootstrap::Exchange)) {
+    pub unsafe fn init_with_attr(
+        options: &ContextOptions,
+        flags: u32,
+        attr: &mut sys::nvshmemx_init_attr_t,
+    ) -> Result<Self> {
+        if options.bootstrap.as_ref().is_some_and(|bootstrap| !matches!(bootstrap, Bootstrap::Exchange)) {
             let reason = "the attributes say how PEs find each other: no other way can be asked for";
             return Err(Error::InvalidUsage { operation: INIT, reason: reason.to_owned() });
         }
         // SAFETY: as the caller promises.
-        unsafe { start(self, Some((flags, attr))) }
+        unsafe { start(options, Some((flags, attr))) }
     }
 }
 
@@ -84,38 +89,38 @@ const WARMED: usize = 32;
 /// Flags and attributes of the caller.
 type Given<'a> = Option<(u32, &'a mut sys::nvshmemx_init_attr_t)>;
 
-/// Starts as `builder` says.
+/// Starts as `options` says.
 ///
 /// # Safety
-/// As [`ContextBuilder::init`].
-unsafe fn start(builder: ContextBuilder, given: Given<'_>) -> Result<Context> {
+/// As [`Context::init`].
+unsafe fn start(options: &ContextOptions, given: Given<'_>) -> Result<Context> {
     version::check_nvshmem()?;
     // A library that runs already has read its variables.
-    if !matches!(builder.bootstrap, Some(Bootstrap::Running)) {
+    if !matches!(options.bootstrap, Some(Bootstrap::Running)) {
         environment::check(INIT)?;
     }
-    if builder.is_first() {
+    if options.is_first() {
         known_bugs::tell(version::running_nvshmem()?);
     }
-    let device = match builder.device {
+    let device = match options.device {
         Some(device) => device,
         None => Device::current()?,
     };
     // Before the other PEs learn of this start: the library waits for the whole device, which a capture of this thread forbids.
     Quiet::check(INIT, &[device])?;
     let claimed = Claimed::claim()?;
-    if !matches!(builder.bootstrap, Some(Bootstrap::Running)) {
+    if !matches!(options.bootstrap, Some(Bootstrap::Running)) {
         // Before an id is made, for which the library loads its bootstrap.
         let keeps = match &given {
             Some((flags, _)) => flags & sys::NVSHMEMX_INIT_WITH_UNIQUEID == 0,
-            None => matches!(builder.bootstrap, Some(Bootstrap::Environment)),
+            None => matches!(options.bootstrap, Some(Bootstrap::Environment)),
         };
         check_idle(keeps)?;
     }
-    let way = if given.is_some() { None } else { Some(way(&builder)?) };
+    let way = if given.is_some() { None } else { Some(way(options)?) };
     let attached = matches!(way, Some(Way::Running));
     // SAFETY: as the caller promises.
-    let inner = unsafe { begin(&builder, device, way, given)? };
+    let inner = unsafe { begin(options, device, way, given)? };
     claimed.keep();
     Ok(Context::new(inner, attached))
 }
@@ -127,20 +132,20 @@ enum Way {
     Running,
 }
 
-fn way(builder: &ContextBuilder) -> Result<Way> {
-    match &builder.bootstrap {
+fn way(options: &ContextOptions) -> Result<Way> {
+    match &options.bootstrap {
         None => {
-            let expected = "a way for PEs to find each other: unique_id, exchange, mpi, session, environment or attach";
+            let expected = "a way for PEs to find each other: with_unique_id, with_exchange, with_mpi, with_session, with_environment or with_attached";
             Err(Error::argument(INIT, "bootstrap", expected, "none"))
         }
         Some(Bootstrap::ContextUniqueId { id, pe, n_pes }) => with_id(*id, *pe, *n_pes),
         Some(Bootstrap::Exchange) => {
-            let exchange = builder.exchange.as_ref().expect("it was set with the bootstrap");
+            let exchange = options.exchange.as_ref().expect("it was set with the bootstrap");
             with_id(ContextUniqueId::shared_for_start(exchange)?, exchange.rank(), exchange.size())
         }
         Some(Bootstrap::Session { address, pe, n_pes }) => {
             check_pe(*pe, *n_pes)?;
-            with_id(session(*address, *pe, *n_pes, builder.limit())?, *pe, *n_pes)
+            with_id(session(*address, *pe, *n_pes, options.limit())?, *pe, *n_pes)
         }
         Some(Bootstrap::Environment) => Ok(Way::Environment),
         Some(Bootstrap::Running) => Ok(Way::Running),
@@ -152,7 +157,7 @@ fn session(address: SocketAddr, pe: usize, n_pes: usize, limit: Duration) -> Res
     if address.port() == 0 {
         return Err(Error::argument(INIT, "address", "a port that all PEs know", address));
     }
-    let place = TcpPlace::new(address.to_string()).job("a session of NVSHMEM").with_timeout(limit);
+    let place = TcpPlace::new(address.to_string()).with_job("a session of NVSHMEM").with_timeout(limit);
     let exchange = Exchange::join_timeout(place.store(pe, n_pes)?, limit)?;
     let id = ContextUniqueId::shared_for_start(&exchange)?;
     exchange.barrier()?;
@@ -171,14 +176,14 @@ fn check_pe(pe: usize, n_pes: usize) -> Result<(c_int, c_int)> {
 }
 
 /// # Safety
-/// As [`ContextBuilder::init`].
+/// As [`Context::init`].
 unsafe fn begin(
-    builder: &ContextBuilder,
+    options: &ContextOptions,
     device: Device,
     way: Option<Way>,
     given: Given<'_>,
 ) -> Result<std::sync::Arc<Inner>> {
-    let exchange = builder.exchange.as_ref();
+    let exchange = options.exchange.as_ref();
     let expected = match &way {
         Some(Way::ContextUniqueId { pe, n_pes, .. }) => Some((*pe as usize, *n_pes as usize)),
         _ => exchange.map(|exchange| (exchange.rank(), exchange.size())),
@@ -187,12 +192,12 @@ unsafe fn begin(
         Some(Way::ContextUniqueId { id, .. }) => id.as_bytes().to_vec(),
         _ => once::number().to_le_bytes().to_vec(),
     };
-    let watch = |place| Watchdog::start(place, exchange, &name, builder.watchdog);
+    let watch = |place| Watchdog::start(place, exchange, &name, options.watchdog);
     // With an id of one's own, a start can be tried again for as long as the library was not called: the others wait for that.
     let mut starting =
-        Starting { watchdog: watch(expected)?, is_told: matches!(builder.bootstrap, Some(Bootstrap::Exchange)) };
+        Starting { watchdog: watch(expected)?, is_told: matches!(options.bootstrap, Some(Bootstrap::Exchange)) };
     // SAFETY: as the caller promises.
-    let begun = unsafe { begin_under(&mut starting, builder, device, (way, expected), given, watch) };
+    let begun = unsafe { begin_under(&mut starting, options, device, (way, expected), given, watch) };
     begun.inspect_err(|error| {
         if starting.is_told {
             starting.watchdog.give_up(error);
@@ -207,16 +212,16 @@ struct Starting {
 }
 
 /// # Safety
-/// As [`ContextBuilder::init`].
+/// As [`Context::init`].
 unsafe fn begin_under(
     starting: &mut Starting,
-    builder: &ContextBuilder,
+    options: &ContextOptions,
     device: Device,
     (way, expected): (Option<Way>, Option<(usize, usize)>),
     given: Given<'_>,
     watch: impl Fn(Option<(usize, usize)>) -> Result<Watchdog>,
 ) -> Result<std::sync::Arc<Inner>> {
-    let deadline = Deadline::after(builder.limit());
+    let deadline = Deadline::after(options.limit());
     let _quiet = Quiet::keep(INIT, &[device], &deadline, || None)?;
     let stream = Stream::new(device)?;
     let _current = device.bind(INIT)?;
@@ -234,7 +239,7 @@ unsafe fn begin_under(
     starting.is_told = true;
     // SAFETY: as the caller promises.
     let init = || unsafe { call(way, given) };
-    undisturbing(|| starting.watchdog.during("nvshmemx_hostlib_init_attr", builder.limit(), &Awaited::All, init))?;
+    undisturbing(|| starting.watchdog.during("nvshmemx_hostlib_init_attr", options.limit(), &Awaited::All, init))?;
     let has_nccl = !is_set("NVSHMEM_DISABLE_NCCL", false) && sys::behavior::nvshmem_has_found_nccl();
     // SAFETY: may be called at any time.
     let status = unsafe { sys::nvshmemx_init_status() };
@@ -253,7 +258,7 @@ unsafe fn begin_under(
     // SAFETY: the library runs, and all PEs do this first.
     let calloc = || unsafe { sys::nvshmem_calloc(bytes, 1) };
     let address =
-        undisturbing(|| Ok(starting.watchdog.during("nvshmem_calloc", builder.limit(), &Awaited::All, calloc)))?;
+        undisturbing(|| Ok(starting.watchdog.during("nvshmem_calloc", options.limit(), &Awaited::All, calloc)))?;
     if address.is_null() {
         return Err(Error::OutOfMemory { operation: INIT, bytes, place: device.to_string() });
     }
@@ -274,7 +279,7 @@ unsafe fn begin_under(
         pe,
         n_pes,
         status,
-        timeout: builder.limit(),
+        timeout: options.limit(),
         stream,
         board,
         watchdog,
@@ -297,9 +302,9 @@ fn check_idle(keeps: bool) -> Result<()> {
         // A start by the environment outlives its end: all that follow have the same PEs.
         sys::NVSHMEM_STATUS_IS_BOOTSTRAPPED if keeps => return Ok(()),
         sys::NVSHMEM_STATUS_IS_BOOTSTRAPPED => {
-            "NVSHMEM has its PEs from an earlier start in this process, and keeps them: expected ContextBuilder::environment again"
+            "NVSHMEM has its PEs from an earlier start in this process, and keeps them: expected ContextOptions::with_environment again"
         }
-        _ => "somebody else has started NVSHMEM in this process: expected ContextBuilder::attach",
+        _ => "somebody else has started NVSHMEM in this process: expected ContextOptions::with_attached",
     };
     Err(Error::InvalidUsage { operation: INIT, reason: reason.to_owned() })
 }
@@ -348,7 +353,7 @@ fn warm_up(inner: &Inner) -> Result<()> {
 }
 
 /// # Safety
-/// As [`ContextBuilder::init`]; attributes that are given are as [`ContextBuilder::init_with_attr`] has it.
+/// As [`Context::init`]; attributes that are given are as [`Context::init_with_attr`] has it.
 unsafe fn call(way: Option<Way>, given: Given<'_>) -> Result<()> {
     const C: &str = "nvshmemx_hostlib_init_attr";
     if let Some((flags, attr)) = given {

@@ -41,7 +41,7 @@ impl ContextUniqueId {
     ///
     /// # Errors
     /// [`Error::InvalidUsage`](crate::Error::InvalidUsage) while a context is there or starts in this process, after one that did not end well or has its PEs from an
-    /// [environment](crate::nvshmem::ContextBuilder::environment), after an id that could not be made, while somebody else runs the library, and if a variable of NVSHMEM holds a value with which the library crashes: it reads its variables once, for the first id or start; [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::Nvshmem`](crate::Error::Nvshmem), where the plug-in of the library that makes it is not to be found, for example.
+    /// [environment](crate::nvshmem::ContextOptions::with_environment), after an id that could not be made, while somebody else runs the library, and if a variable of NVSHMEM holds a value with which the library crashes: it reads its variables once, for the first id or start; [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::Nvshmem`](crate::Error::Nvshmem), where the plug-in of the library that makes it is not to be found, for example.
     pub fn new() -> Result<Self> {
         outside_host_functions(OPERATION)?;
         once::beside_no_context(OPERATION, Self::make)
@@ -66,15 +66,15 @@ impl ContextUniqueId {
     /// ```
     /// use gpucomm::Device;
     /// use gpucomm::exchange::{Exchange, Threads};
-    /// use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     ///
     /// # fn main() -> gpucomm::Result<()> {
     /// // A single rank. `Launch::join` returns the exchange of all ranks that a launcher has started.
     /// let exchange = Exchange::join(Threads::new(1).store(0)?)?;
     /// let id = ContextUniqueId::shared(&exchange)?;
-    /// let builder = Context::builder().device(Device::new(0)?).unique_id(&id, exchange.rank(), exchange.size());
+    /// let options = ContextOptions::new().with_device(Device::new(0)?).with_unique_id(&id, exchange.rank(), exchange.size());
     /// // SAFETY: all PEs run this program.
-    /// let ctx = unsafe { builder.init()? };
+    /// let ctx = unsafe { Context::init(&options)? };
     /// assert_eq!(ctx.n_pes(), exchange.size());
     /// ctx.close()?;
     /// # Ok(())

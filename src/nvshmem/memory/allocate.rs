@@ -31,12 +31,12 @@ impl Context {
     /// What all PEs have dropped is freed on the way.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let stream = Stream::new(ctx.device())?;
     /// let x = ctx.alloc::<f32>(1000)?;
     /// assert_eq!(x.to_vec(&stream)?, [0.0; 1000]);
@@ -58,12 +58,12 @@ impl Context {
     /// Wraps `nvshmem_malloc`: as [`alloc`](Self::alloc), but the elements are what the memory held before.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let stream = Stream::new(ctx.device())?;
     /// let mut x = ctx.alloc_uninit::<u8>(1000)?;
     /// x.fill(&stream, 7)?;
@@ -82,12 +82,12 @@ impl Context {
     /// Wraps `nvshmem_align`: as [`alloc`](Self::alloc), at an address that is a multiple of `alignment`, a power of two of at most 2 MiB.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let x = ctx.alloc_aligned::<u8>(1000, 4096)?;
     /// assert!(x.as_raw().addr().is_multiple_of(4096));
     /// # drop(x);
@@ -110,12 +110,12 @@ impl Context {
     /// nothing to do, because NVSHMEM waits for all of it.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let x = ctx.alloc::<f32>(1000)?;
     /// // Put down; freed when all PEs have dropped it, and come together.
     /// drop(x);

@@ -32,12 +32,12 @@ use crate::nvshmem::state::wait_state::Awaited;
 /// next and all of them have dropped it. See [`Context::reclaim`].
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
 /// # use gpucomm::{Device, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: there is no other PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let stream = Stream::new(ctx.device())?;
 /// let mut x = ctx.alloc::<f32>(4)?;
 /// x.copy_from_slice(&stream, &[1.0, 2.0, 3.0, 4.0])?;
@@ -84,12 +84,12 @@ impl<'ctx, T: Element> SymmetricBuffer<'ctx, T> {
 
     /// The same buffer, which does not borrow the context: for who puts both into one struct. [`Context::close`] fails while it is there.
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SymmetricBuffer, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SymmetricBuffer, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: there is no other PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// struct Model {
     ///     weights: SymmetricBuffer<'static, f32>,
     ///     ctx: Context,
@@ -111,12 +111,12 @@ impl<'ctx, T: Element> SymmetricBuffer<'ctx, T> {
     /// too. A buffer that is dropped is freed later, where all PEs come together for something else.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// ctx.alloc::<f32>(1000)?.free(&ctx)?;
     /// # ctx.close()?;
     /// # Ok(())
@@ -170,13 +170,13 @@ impl<'ctx, T: Element> SymmetricBuffer<'ctx, T> {
 
 device_methods! {
     own ['ctx, T: Element] SymmetricBuffer<'ctx, T>, "SymmetricBuffer", cast SymmetricBuffer<'ctx, U>, (
-        "# use gpucomm::nvshmem::{Context, ContextUniqueId};
+        "# use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
 # use gpucomm::{Device, DeviceBuffer, Error, PinnedBuffer, Stream};
 # use std::time::Duration;
 # fn main() -> gpucomm::Result<()> {
 # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 # // SAFETY: there is no other PE.
-# let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+# let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 # {
 # let stream = Stream::new(ctx.device())?;
 let mut x = ctx.alloc(4)?;

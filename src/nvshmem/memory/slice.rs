@@ -25,13 +25,13 @@ use crate::nvshmem::state::inner::Inner;
 /// ```
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let buffer = ctx.alloc::<u8>(10)?;
 /// let part = buffer.as_symmetric().try_slice(8..)?;
 /// assert_eq!((part.len(), part.is_empty(), part.local().to_vec(&stream)?), (2, false, vec![0, 0]));

@@ -11,12 +11,12 @@ use crate::nvshmem::memory::local::{AsLocal, AsLocalMut, Local};
 /// To be read, it is the [`PinnedBuffer`] that it derefs to.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// # let stream = Stream::new(device)?;
 /// let there = ctx.alloc::<f32>(4)?;
 /// let mut batch = ctx.register(PinnedBuffer::<f32>::zeroed(4)?)?;

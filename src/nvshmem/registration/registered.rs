@@ -26,12 +26,12 @@ use crate::sys;
 /// over: in an allocation, in [`Context::reclaim`] or in [`Context::close`]. Another thread drops the buffer there, with its owner. What is in use to the end, or belongs to a context that is lost, is never freed.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// # let stream = Stream::new(device)?;
 /// let mut local = ctx.register(DeviceBuffer::from_slice(&stream, &[1.5f32; 100])?)?;
 /// local.as_slice_mut().fill(&stream, 2.5)?;
@@ -54,13 +54,13 @@ impl Context {
     /// Wraps `nvshmemx_buffer_register`: memory of this PE, of its device or pinned on the host, becomes known to the library. No other PE takes part.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, ContextUniqueId};
     /// # use gpucomm::{Device, DeviceBuffer, PinnedBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let source = ctx.register(DeviceBuffer::from_slice(&stream, &[1, 2, 3])?)?;
     /// let target = ctx.alloc::<i32>(3)?;
     /// ctx.put(&target, &source, Pe(0))?;

@@ -15,11 +15,11 @@ impl NonblockingScope<'_, '_> {
     /// larger messages, which begin later. A hint; before NVSHMEM 3.8 it changes nothing.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let target = ctx.alloc::<u32>(100)?;
     /// let source = DeviceBuffer::from_slice(&stream, &[7u32; 100])?;
     /// ctx.nonblocking(|scope| {

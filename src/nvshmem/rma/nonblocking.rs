@@ -24,13 +24,13 @@ const SCOPE: &str = "Context::nonblocking";
 /// What [`Context::nonblocking`] gives to its closure: puts and gets that are under way when they return, and done when the scope is.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let (target, others, came) = (ctx.alloc::<u32>(2)?, ctx.alloc::<u32>(2)?, ctx.alloc_signals(1)?);
 /// let source = DeviceBuffer::from_slice(&stream, &[1u32, 2])?;
 /// let mut got = DeviceBuffer::<u32>::zeroed(&stream, 2)?;
@@ -70,11 +70,11 @@ impl Context {
     /// operands are borrowed until then. Within `f`, other calls of the context are errors, and so is the launch of a graph that uses what was lent before.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let (target, mut got) = (ctx.alloc::<u32>(4)?, DeviceBuffer::<u32>::zeroed(&stream, 2)?);
     /// let source = DeviceBuffer::from_slice(&stream, &[1u32, 2])?;
     /// let others = ctx.alloc::<u32>(2)?;

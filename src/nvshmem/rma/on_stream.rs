@@ -27,13 +27,13 @@ const AT_ONCE: usize = 32;
 /// What [`OnStream::nonblocking`] gives to its closure: puts and gets that go on side by side.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let (target, signals) = (ctx.alloc::<u32>(4)?, ctx.alloc_signals(1)?);
 /// let source = DeviceBuffer::from_slice(&stream, &[1u32, 2])?;
 /// let (mut got, others) = (DeviceBuffer::<u32>::zeroed(&stream, 2)?, ctx.alloc::<u32>(2)?);

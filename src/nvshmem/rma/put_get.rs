@@ -26,11 +26,11 @@ impl Context {
     /// [`fence`](Self::fence) they come before what is put there later. At a PE that is near, they are there when this returns.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let next = Pe((ctx.pe().0 + 1) % ctx.n_pes());
     /// let target = ctx.alloc::<f32>(8)?;
     /// let source = DeviceBuffer::from_slice(&stream, &[1.5f32; 3])?;
@@ -56,11 +56,11 @@ impl Context {
     /// Wraps `nvshmem_getmem`: copies `source` on `pe` to `dest`. The elements are there when it returns; first it waits for what streams do with `dest`.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let mut symmetric = ctx.alloc::<u8>(4)?;
     /// symmetric.copy_from_slice(&stream, &[1, 2, 3, 4])?;
     /// stream.synchronize()?;

@@ -93,11 +93,11 @@ impl Context {
     /// [`put`](Self::put) for the operands.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, SignalOp, ContextUniqueId, Pe}; use gpucomm::{Device, PinnedBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, SignalOp, ContextUniqueId, Pe}; use gpucomm::{Device, PinnedBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let (target, arrived) = (ctx.alloc::<f64>(2)?, ctx.alloc_signals(1)?);
     /// ctx.put_signal(&target, &PinnedBuffer::from_slice(&[0.5f64, 2.0])?, arrived.at(0), SignalOp::Add(1), Pe(0))?;
     /// assert_eq!((ctx.signal_fetch(arrived.at(0))?, target.to_vec(&stream)?), (1, vec![0.5, 2.0]));
@@ -123,11 +123,11 @@ impl OnStream<'_> {
     /// Enqueues [`Context::put_signal`]. Wraps `nvshmemx_putmem_signal_on_stream`.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Comparison, Context, SignalOp, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Comparison, Context, ContextOptions, SignalOp, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let next = Pe((ctx.pe().0 + 1) % ctx.n_pes());
     /// let (mut target, arrived) = (ctx.alloc::<f64>(2)?, ctx.alloc_signals(1)?);
     /// let source = DeviceBuffer::from_slice(&stream, &[0.5f64, 2.0])?;

@@ -78,11 +78,11 @@ impl Context {
     /// `strides.dest`-th place of `dest` on `pe`. Waits until `source` may be used again.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Strides, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Strides, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let (matrix, column) = (ctx.alloc::<f32>(6)?, DeviceBuffer::from_slice(&stream, &[1.0f32, 2.0])?);
     /// // The middle one of three columns.
     /// ctx.iput(matrix.symmetric(1..), &column, Strides { dest: 3, source: 1 }, 2, Pe(0))?;
@@ -110,11 +110,11 @@ impl Context {
     /// every `strides.dest`-th place of `dest`. They are there when it returns.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Strides, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Strides, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let mut numbers = ctx.alloc::<u8>(5)?;
     /// numbers.copy_from_slice(&stream, &[1, 2, 3, 4, 5])?;
     /// stream.synchronize()?;

@@ -33,11 +33,11 @@ impl Context {
     /// On `pe` it is there after a [`quiet`](Self::quiet) or a [barrier](Self::barrier_all) of this PE.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let flags = ctx.alloc::<f32>(3)?;
     /// ctx.put_value(flags.symmetric(1..2), 2.5, Pe(0))?;
     /// ctx.barrier_all()?;

@@ -13,9 +13,9 @@ use super::notes::{Absent, Notes, behind};
 use super::wait_state::{Awaited, WaitState, Waits};
 use crate::error::{Error, Result};
 
-/// The exit code of a process whose PE has waited inside the library for longer than its timeout: see [`ContextBuilder::watchdog`].
+/// The exit code of a process whose PE has waited inside the library for longer than its timeout: see [`ContextOptions::with_watchdog`].
 ///
-/// [`ContextBuilder::watchdog`]: crate::nvshmem::ContextBuilder::watchdog
+/// [`ContextOptions::with_watchdog`]: crate::nvshmem::ContextOptions::with_watchdog
 pub const WATCHDOG_EXIT_CODE: i32 = 83;
 
 /// How often the watchdog looks.
@@ -86,7 +86,7 @@ impl WaitState {
             shared.watch();
         };
         thread::Builder::new().name("nvshmem watchdog".to_owned()).spawn(run).map_err(|error| Error::InvalidUsage {
-            operation: "ContextBuilder::init",
+            operation: "Context::init",
             reason: format!("no thread for the watchdog: {error}"),
         })?;
         Ok(ended)

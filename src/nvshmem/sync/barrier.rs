@@ -25,11 +25,11 @@ impl Context {
     /// First it waits until what was enqueued on streams of this PE for all PEs together is done. Streams that do anything else it does not wait for.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let (from, to) = ((ctx.pe().0 + ctx.n_pes() - 1) % ctx.n_pes(), (ctx.pe().0 + 1) % ctx.n_pes());
     /// let slot = ctx.alloc::<u64>(1)?;
     /// ctx.put_value(&slot, ctx.pe().0 as u64, Pe(to))?;
@@ -40,7 +40,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Timeout`] where that is not done in time; [`Error::Departed`] where the exchange knows meanwhile that a PE has ended. A PE that does not
-    /// come is the [watchdog](crate::nvshmem::ContextBuilder::watchdog)'s business.
+    /// come is the [watchdog](crate::nvshmem::ContextOptions::with_watchdog)'s business.
     #[doc(alias = "nvshmem_barrier_all")]
     pub fn barrier_all(&self) -> Result<()> {
         self.on_host().barrier_all()
@@ -49,11 +49,11 @@ impl Context {
     /// Wraps `nvshmem_sync_all`: waits until all PEs have come. What they have put may still be under way.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// // Nobody begins before all are there.
     /// ctx.sync_all()?;
     /// # ctx.close()?; Ok(()) }

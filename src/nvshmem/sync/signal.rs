@@ -31,13 +31,13 @@ const WRITES: i32 = 12_050;
 /// ```
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let signals = ctx.alloc_signals(2)?;
 /// let word = signals.at(1).as_symmetric();
 /// assert_eq!((word.len(), word.local().to_vec(&stream)?), (1, vec![0]));

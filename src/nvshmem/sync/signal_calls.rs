@@ -23,12 +23,12 @@ impl Context {
     /// between the two: streams have connections of their own, which a fence does not order.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SignalOp, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let signals = ctx.alloc_signals(2)?;
     /// ctx.signal_op(signals.at(1), SignalOp::Set(9), Pe(0))?;
     /// assert_eq!(ctx.signal_fetch(signals.at(1))?, 9);
@@ -49,19 +49,19 @@ impl Context {
     /// Wraps `nvshmem_signal_fetch`: `signal` of this PE, as it is now. First waits for what streams of this PE have written there, zeros for example.
     ///
     /// The library reads it on the legacy default stream of the device. So this waits first for the streams that take turns with that one
-    /// ([`StreamOptions::non_blocking`](crate::cuda::StreamOptions::non_blocking)), within the timeout; streams of [`Stream::from_raw`] it does not see. It
+    /// ([`StreamOptions::with_non_blocking`](crate::cuda::StreamOptions::with_non_blocking)), within the timeout; streams of [`Stream::from_raw`] it does not see. It
     /// orders nothing: what came before the signal can be read where a stream has [waited](OnStream::signal_wait_until) for it.
     ///
     /// See [`SymmetricSignals`](crate::nvshmem::SymmetricSignals) for an example.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SignalOp, ContextUniqueId};
     /// # use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let signals = ctx.alloc_signals(1)?;
     /// assert_eq!(ctx.signal_fetch(signals.at(0))?, 0);
     /// # drop(signals);

@@ -13,11 +13,11 @@ use crate::nvshmem::memory::slice::SymmetricSlice;
 /// So many signals on every PE, which begin as zeros. Made by [`Context::alloc_signals`].
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, SignalOp, ContextUniqueId, Pe}; use gpucomm::{Device, Stream};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, SignalOp, ContextUniqueId, Pe}; use gpucomm::{Device, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// // One for each PE that may send.
 /// let mut came = ctx.alloc_signals(ctx.n_pes())?;
 /// let from = ctx.pe().0;
@@ -30,13 +30,13 @@ use crate::nvshmem::memory::slice::SymmetricSlice;
 /// ```
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, SignalOp, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, SignalOp, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let signals = ctx.alloc_signals(2)?;
 /// assert_eq!((signals.is_empty(), signals.as_symmetric().len()), (false, 2));
 /// let words = signals.into_buffer();

@@ -28,11 +28,11 @@ impl OnStream<'_> {
     /// `uint32` and `uint64`.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Comparison, Context, ContextUniqueId, Pe}; use gpucomm::{Device, Stream};
+    /// # use gpucomm::nvshmem::{Comparison, Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let steps = ctx.alloc::<i32>(2)?;
     /// ctx.put_value(steps.symmetric(..1), 5, Pe(0))?;
     /// ctx.on(&stream).wait_until(steps.symmetric(..1), Comparison::Gt, 4, ())?;
@@ -70,11 +70,11 @@ impl OnStream<'_> {
     /// not 0 need not. Wraps `nvshmemx_int32_wait_until_all_on_stream`, and those of `int64`, `uint32` and `uint64`.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Comparison, Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Comparison, Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let flags = ctx.alloc::<u64>(3)?;
     /// for at in [0, 2] {
     ///     ctx.put_value(flags.symmetric(at..=at), 1, Pe(0))?;
@@ -113,11 +113,11 @@ impl OnStream<'_> {
     /// and `uint64`.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Comparison, Context, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+    /// # use gpucomm::nvshmem::{Comparison, Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let rounds = ctx.alloc::<u32>(2)?;
     /// ctx.put_value(rounds.symmetric(..1), 3, Pe(0))?;
     /// ctx.put_value(rounds.symmetric(1..), 8, Pe(0))?;

@@ -17,16 +17,16 @@ impl Team<'_> {
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) where several PEs share a device without MPS, for which
     /// [`Context::barrier_all`](crate::nvshmem::Context::barrier_all) is there. Where a member does not come, the
-    /// [watchdog](crate::nvshmem::ContextBuilder::watchdog) ends the process; [`Error::Departed`](crate::Error::Departed) where one is known to have ended while
+    /// [watchdog](crate::nvshmem::ContextOptions::with_watchdog) ends the process; [`Error::Departed`](crate::Error::Departed) where one is known to have ended while
     /// streams still do something with the team.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     /// # use gpucomm::{Device, Stream};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let (mut team, stream) = (ctx.node()?, Stream::new(ctx.device())?);
     /// team.barrier()?;
     /// team.sync()?;

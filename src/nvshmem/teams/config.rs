@@ -11,22 +11,30 @@ use crate::sys;
 /// ```
 /// use gpucomm::nvshmem::TeamConfig;
 ///
-/// let config = TeamConfig::default().num_contexts(2);
-/// assert_ne!(config, TeamConfig::default());
+/// let config = TeamConfig::new().with_num_contexts(2);
+/// assert_eq!((config.num_contexts(), TeamConfig::new().num_contexts()), (Some(2), None));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
 pub struct TeamConfig {
-    /// How many communication contexts are wanted for it at a time. `None` where nobody has said so.
-    pub num_contexts: Option<usize>,
+    num_contexts: Option<usize>,
 }
 
 impl TeamConfig {
+    /// Returns a configuration in which nothing is set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// Sets how many communication contexts are wanted. The library takes it, and has none of them so far.
     #[must_use]
-    pub fn num_contexts(mut self, count: usize) -> Self {
+    pub fn with_num_contexts(mut self, count: usize) -> Self {
         self.num_contexts = Some(count);
         self
+    }
+
+    /// Returns how many communication contexts are wanted at a time, or `None` if nobody has set it.
+    pub fn num_contexts(&self) -> Option<usize> {
+        self.num_contexts
     }
 
     /// As a word that PEs compare.

@@ -15,12 +15,12 @@ impl Context {
     /// `NVSHMEM_TEAM_WORLD`: all PEs, with the numbers that they have.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let (world, near) = (ctx.world()?, ctx.shared()?);
     /// let (host, others) = (ctx.node()?, ctx.same_pe_of_node()?);
     /// assert_eq!(world.n_pes(), host.n_pes() * others.n_pes());
@@ -65,11 +65,11 @@ impl Context {
     /// alone in its own, or it is the one of [`shared`](Self::shared). Since NVSHMEM 3.8.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId}; use gpucomm::Device;
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId}; use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let team = ctx.multicast_shared()?;
     /// assert!(team.n_pes() <= ctx.n_pes());
     /// # drop(team); ctx.close()?; Ok(()) }

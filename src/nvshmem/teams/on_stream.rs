@@ -9,12 +9,12 @@ use crate::nvshmem::state::place::Place;
 /// The first of each kind may wait for the other members within the call: see [`Team`].
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
 /// # use gpucomm::{Device, ReduceOp, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let (mut world, stream) = (ctx.world()?, Stream::new(ctx.device())?);
 /// let mut source = ctx.alloc(3)?;
 /// source.copy_from_slice(&stream, &[1.0f64, 2.0, 3.0])?;

@@ -22,12 +22,12 @@ impl<'ctx> Team<'ctx> {
     /// [`Error::InvalidArgument`] where `x_range` is 0 or more than there are members; otherwise as [`split_strided`](Self::split_strided).
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, TeamConfig, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, TeamConfig, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let mut world = ctx.world()?;
     /// let wide = world.n_pes().min(4);
     /// let (row, column) = world.split_2d(wide, &TeamConfig::default(), &TeamConfig::default())?;

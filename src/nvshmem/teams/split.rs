@@ -35,12 +35,12 @@ impl<'ctx> Team<'ctx> {
     /// others had given up before this one came: the context is lost then.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, TeamConfig, TeamPe, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, TeamConfig, TeamPe, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// let mut world = ctx.world()?;
     /// let even = world.n_pes().div_ceil(2);
     /// match world.split_strided(TeamPe(0), 2, even, &TeamConfig::default())? {

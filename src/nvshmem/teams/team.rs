@@ -17,26 +17,26 @@ use crate::sys;
 /// library keeps, [`Context::world`](crate::nvshmem::Context::world) for example, there may be several handles, which share that order.
 ///
 /// The first collectives of a team that the library has NCCL do, and the first of each kind, may wait for the other members *within the call*, as NCCL connects
-/// them and CUDA loads kernels. A member that is late then is the [watchdog](crate::nvshmem::ContextBuilder::watchdog)'s business; later it is an error at the
+/// them and CUDA loads kernels. A member that is late then is the [watchdog](crate::nvshmem::ContextOptions::with_watchdog)'s business; later it is an error at the
 /// timeout.
 ///
 /// It borrows the context. Dropped, a team that was made by a split or by an id is put down, and destroyed where all PEs come together next and all
 /// of its members have dropped it: in an allocation, in [`Context::reclaim`](crate::nvshmem::Context::reclaim) or at the end.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, TeamPe, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, TeamPe, ContextUniqueId};
 /// # use gpucomm::Device;
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let world = ctx.world()?;
 /// assert_eq!((world.n_pes(), world.pe()), (ctx.n_pes(), TeamPe(ctx.pe().0)));
 /// assert_eq!(world.world_pe(TeamPe(0))?, Pe(0));
 /// let node = ctx.node()?;
 /// assert_eq!(world.translate(world.pe(), &node)?, Some(node.pe()));
 /// assert_eq!(node.team_pe(Pe(7)), None);
-/// assert_eq!(world.config()?.num_contexts, None);
+/// assert_eq!(world.config()?.num_contexts(), None);
 /// assert_eq!(world.as_raw(), gpucomm::sys::NVSHMEM_TEAM_WORLD);
 /// # drop((world, node));
 /// # ctx.close()?;

@@ -80,12 +80,12 @@ impl Context {
     /// not all PEs come.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, Pe, TeamPlace, TeamConfig, TeamPe, TeamUniqueId, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, TeamPlace, TeamConfig, TeamPe, TeamUniqueId, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// // PE 0 makes it, and sends it to the others.
     /// let id = TeamUniqueId::from_bytes(ctx.team_unique_id()?.to_bytes());
     /// // All PEs, the other way round.

@@ -17,13 +17,13 @@ use crate::sys;
 /// not be given its address. What it is for comes in the order of its team.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
 /// # use gpucomm::Device;
 /// # fn main() -> gpucomm::Result<()> {
 /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// let (buffer, team) = (ctx.alloc::<f32>(1024)?, ctx.world()?);
 /// match buffer.multicast(&team)? {
 ///     Some(view) => println!("{} elements at {:p}", view.len(), view.as_raw()),
@@ -89,13 +89,13 @@ impl<'a, T: Element> MulticastView<'a, T> {
     /// it, or in its place.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # if gpucomm::backend() != gpucomm::Backend::Emulator { return Ok(()) }
     /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
     /// # // SAFETY: the only PE.
-    /// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
     /// # let (buffer, team) = (ctx.alloc::<f32>(1024)?, ctx.world()?);
     /// if let Some(view) = buffer.multicast(&team)? {
     ///     assert_eq!((view.ptr().len(), view.ptr().as_raw()), (view.len(), view.as_raw()));

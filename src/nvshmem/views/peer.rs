@@ -28,12 +28,12 @@ const RULE: &str = "as many as the view has";
 /// those of this PE's own part, which the transfers of the scope may be at work on.
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, Pe, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, Pe, ContextUniqueId};
 /// # use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
 /// # // SAFETY: the only PE.
-/// # let ctx = unsafe { Context::builder().device(device).unique_id(&id, 0, 1).init()? };
+/// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
 /// # let stream = Stream::new(device)?;
 /// let buffer = ctx.alloc::<u32>(100)?;
 /// let next = Pe((ctx.pe().0 + 1) % ctx.n_pes());

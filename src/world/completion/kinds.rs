@@ -13,17 +13,30 @@ use super::{Completion, InFlight};
 /// use gpucomm::world::{Polling, World, WorldOptions};
 ///
 /// # fn main() -> gpucomm::Result<()> {
-/// let completion = Arc::new(Polling { interval: Duration::from_micros(20) });
-/// let options = WorldOptions { completion, timeout: Duration::from_secs(30), ..WorldOptions::default() };
-/// let world = World::with(&Device::all()?, options)?;
+/// let completion = Arc::new(Polling::new().with_interval(Duration::from_micros(20)));
+/// let options = WorldOptions::new().with_completion(completion).with_timeout(Duration::from_secs(30));
+/// let world = World::new_with(&Device::all()?, &options)?;
 /// world.barrier().wait()?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Polling {
-    /// How long it sleeps between two looks: 20 ms at most, so that deadlines are kept. The deadline is that of the request.
-    pub interval: Duration,
+    interval: Duration,
+}
+
+impl Polling {
+    /// Polls every 50 µs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how long the thread sleeps between two looks: 20 ms at most, so that deadlines are kept. The deadline is that of the request.
+    #[must_use]
+    pub fn with_interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
 }
 
 impl Default for Polling {

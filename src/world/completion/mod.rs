@@ -10,8 +10,8 @@ pub(super) use poller::Poller;
 
 use std::fmt;
 
-/// How it is found out that a request is done: chosen for a world ([`WorldOptions::completion`](super::WorldOptions::completion)) or for
-/// requests ([`Rank::completion`](super::Rank::completion)). There are [`Polling`], [`HostCallback`] and [`Blocking`]; implement it for one of your own.
+/// How it is found out that a request is done: chosen for a world ([`WorldOptions::with_completion`](super::WorldOptions::with_completion)) or for
+/// requests ([`Rank::with_completion`](super::Rank::with_completion)). There are [`Polling`], [`HostCallback`] and [`Blocking`]; implement it for one of your own.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,7 +36,7 @@ use std::fmt;
 /// let world = World::new(&Device::all()?[..1])?;
 /// let stream = Stream::new(world.devices()[0])?;
 /// let x = DeviceBuffer::from_slice(&stream, &[1f32; 100])?;
-/// let x = world.rank(0)?.completion(Arc::new(Mine(sender))).all_reduce(InPlace(x), ReduceOp::Sum).wait()?;
+/// let x = world.rank(0)?.with_completion(Arc::new(Mine(sender))).all_reduce(InPlace(x), ReduceOp::Sum).wait()?;
 /// # drop(x);
 /// # Ok(())
 /// # }

@@ -122,7 +122,7 @@ mod raw_configuration_without_unsafe {
     use gpucomm::nccl::Config;
 
     fn change() -> Config {
-        Config::new().raw(|config| config.maxCTAs = 1)
+        Config::new().with_raw(|config| config.maxCTAs = 1)
     }
 }
 

@@ -42,7 +42,7 @@ mod completion_of_one_thread {
     }
 
     fn options() -> WorldOptions {
-        WorldOptions { completion: Arc::new(Counting(Cell::new(0))), ..WorldOptions::default() }
+        WorldOptions::new().with_completion(Arc::new(Counting(Cell::new(0))))
     }
 }
 
@@ -52,7 +52,7 @@ mod launched_without_unsafe {
     use gpucomm::{Launch, Result};
 
     fn start() -> Result<World> {
-        World::from_launch(&Launch::from_env()?, WorldOptions::default())
+        World::from_launch(&Launch::from_env()?, &WorldOptions::default())
     }
 }
 

@@ -145,8 +145,8 @@ impl Rig {
         let devices = &places()[..ranks];
         // SAFETY: who aborts such a clique leaves no collective on windows without a rank, and messages here are too short for NCCL to
         // register their memory.
-        let config = unsafe { Config::new().force_windows() };
-        let clique = Clique::init_all_with(devices, &InitOptions { config, ..InitOptions::default() })
+        let config = unsafe { Config::new().with_force_windows() };
+        let clique = Clique::init_all_with(devices, &InitOptions::new().with_config(config))
             .unwrap_or_else(|error| panic!("a clique of {ranks} ranks: {error}"));
         let streams = devices.iter().map(|device| Stream::new(*device).expect("a stream")).collect();
         Self { clique, streams }

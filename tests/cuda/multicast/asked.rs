@@ -17,7 +17,7 @@ fn attributes_and_steps() {
     for bytes in sizes {
         let both = HandleTypes::FD | HandleTypes::FABRIC;
         let steps = [HandleTypes::NONE, both]
-            .map(|handles| ObjectProperties::new(devices.len(), bytes).handle_types(handles).granularity());
+            .map(|handles| ObjectProperties::new(devices.len(), bytes).with_handle_types(handles).granularity());
         println!("{bytes} bytes: {steps:?}");
         let [Ok(some), Ok(shared)] = steps else {
             assert!(matches!(why, Some(Refusal::DriverTooOld | Refusal::NotSupported)), "{why:?}");

@@ -76,7 +76,7 @@ fn memory_that_cannot_be_shared() {
     }
     let [a, b] = devices(2)[..] else { unreachable!() };
     let shared = || {
-        let properties = ObjectProperties::new(2, GRAIN).handle_types(HandleTypes::FD);
+        let properties = ObjectProperties::new(2, GRAIN).with_handle_types(HandleTypes::FD);
         let mut building = Multicast::create(&properties).unwrap();
         building.add(a).unwrap();
         building.add(b).unwrap();
@@ -91,8 +91,8 @@ fn memory_that_cannot_be_shared() {
         assert!(matches!(error, Error::Multicast { why: Refusal::NotShareable, .. }), "{error}");
         assert!(error.to_string().contains("handle_types"), "{error}");
     }
-    let properties = vmm::MemoryProperties::new(a).handle_types(HandleTypes::FD);
-    let memory = PhysicalMemory::with(&properties, GRAIN).unwrap();
+    let properties = vmm::MemoryProperties::new(a).with_handle_types(HandleTypes::FD);
+    let memory = PhysicalMemory::new_with(&properties, GRAIN).unwrap();
     shared().bind(BindSource::memory(&memory)).unwrap().close().unwrap();
     // The other way round is fine.
     complete(2, GRAIN).bind(BindSource::memory(&memory)).unwrap().close().unwrap();

@@ -33,8 +33,8 @@ impl Rank {
 
 /// Memory that can be shared.
 pub fn shareable(device: usize) -> PhysicalMemory {
-    let properties = vmm::MemoryProperties::new(devices(device + 1)[device]).handle_types(HandleTypes::FD);
-    PhysicalMemory::with(&properties, GRAIN).unwrap()
+    let properties = vmm::MemoryProperties::new(devices(device + 1)[device]).with_handle_types(HandleTypes::FD);
+    PhysicalMemory::new_with(&properties, GRAIN).unwrap()
 }
 
 /// Runs so many ranks, whose calls wait so long: what each came to.
@@ -121,7 +121,7 @@ fn one_never_adds_its_device() {
     }
     let place = std::sync::Barrier::new(3);
     ranks(3, SHORT, |rank| {
-        let properties = rank.properties().handle_types(HandleTypes::FD);
+        let properties = rank.properties().with_handle_types(HandleTypes::FD);
         let building = if rank.exchange.rank() == 0 {
             let building = Multicast::create(&properties).unwrap();
             let fd = building.export_fd().unwrap();

@@ -144,7 +144,7 @@ fn within_a_host_function() {
     let stream = Stream::new(device).unwrap();
     let (object, memory) = mapped(2, GRAIN);
     let (closed, mut unbound) = (mapped(2, GRAIN), mapped(2, GRAIN));
-    let properties = ObjectProperties::new(2, GRAIN).handle_types(gpucomm::cuda::vmm::HandleTypes::FD);
+    let properties = ObjectProperties::new(2, GRAIN).with_handle_types(gpucomm::cuda::vmm::HandleTypes::FD);
     let shared = Multicast::create(&properties).unwrap();
     let (bind, map) = (complete(2, GRAIN), complete(2, GRAIN).bind_all(&memory).unwrap());
     let (tell, told) = std::sync::mpsc::channel();

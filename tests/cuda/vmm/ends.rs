@@ -33,8 +33,8 @@ fn nothing_is_left() {
             }
             let (a, b) = (stream(), stream());
             let gate = random.bool().then(|| Gate::close(&a));
-            let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD);
-            let memory = PhysicalMemory::with(&properties, GRAIN).unwrap();
+            let properties = MemoryProperties::new(device).with_handle_types(HandleTypes::FD);
+            let memory = PhysicalMemory::new_with(&properties, GRAIN).unwrap();
             let fd = memory.export_fd().unwrap();
             // SAFETY: one thread uses all of them, one after the other.
             let again = unsafe { memory.alias() };

@@ -37,8 +37,8 @@ fn sizes_and_devices() {
 #[test]
 fn handles() {
     refused(memory(GRAIN).export_fd(), &["made for file descriptors", "no handles"]);
-    let properties = MemoryProperties::new(device()).handle_types(HandleTypes::FD);
-    let memory = PhysicalMemory::with(&properties, 2 * GRAIN).unwrap();
+    let properties = MemoryProperties::new(device()).with_handle_types(HandleTypes::FD);
+    let memory = PhysicalMemory::new_with(&properties, 2 * GRAIN).unwrap();
     refused(memory.export_fabric(), &["made for fabric handles", "file descriptors"]);
     let fd = memory.export_fd().unwrap();
     let import = |device: Device, bytes| {
@@ -64,8 +64,8 @@ fn handles() {
 /// Where there is no fabric, which no machine has that runs these tests, or one that can be used.
 #[test]
 fn fabrics() {
-    let properties = MemoryProperties::new(device()).handle_types(HandleTypes::FD | HandleTypes::FABRIC);
-    match PhysicalMemory::with(&properties, GRAIN) {
+    let properties = MemoryProperties::new(device()).with_handle_types(HandleTypes::FD | HandleTypes::FABRIC);
+    match PhysicalMemory::new_with(&properties, GRAIN) {
         Err(error @ Error::Unsupported { operation: "cuMemCreate", .. }) => {
             assert!(error.to_string().contains("IMEX"), "{error}");
         }

@@ -16,8 +16,8 @@ fn taken(device: Device, raw: u64, bytes: usize) -> Result<PhysicalMemory> {
 fn it_goes_and_comes_back() {
     let (device, stream) = (device(), stream());
     let mut random = random("vmm::handover");
-    let properties = MemoryProperties::new(device).handle_types(HandleTypes::FD);
-    let memory = PhysicalMemory::with(&properties, 2 * GRAIN).unwrap();
+    let properties = MemoryProperties::new(device).with_handle_types(HandleTypes::FD);
+    let memory = PhysicalMemory::new_with(&properties, 2 * GRAIN).unwrap();
     let fd = memory.export_fd().unwrap();
     let values = samples::<f32>(&mut random, 1001);
     {

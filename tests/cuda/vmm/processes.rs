@@ -50,7 +50,7 @@ fn place_of(name: &str) -> Option<PathBuf> {
 
 fn shared(bytes: usize) -> PhysicalMemory {
     let device = *Device::all().unwrap().last().unwrap();
-    PhysicalMemory::with(&MemoryProperties::new(device).handle_types(HandleTypes::FD), bytes).unwrap()
+    PhysicalMemory::new_with(&MemoryProperties::new(device).with_handle_types(HandleTypes::FD), bytes).unwrap()
 }
 
 fn buffer(memory: PhysicalMemory) -> (DeviceBuffer<u32>, Stream) {

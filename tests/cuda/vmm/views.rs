@@ -10,12 +10,12 @@ use crate::{Gate, Sample, device, random, samples, stream, two_devices};
 fn what_it_is() {
     let device = device();
     for handles in [HandleTypes::NONE, HandleTypes::FD] {
-        let properties = MemoryProperties::new(device).handle_types(handles);
+        let properties = MemoryProperties::new(device).with_handle_types(handles);
         let steps = properties.granularity().unwrap();
         assert!(steps.minimum.is_power_of_two() && steps.recommended.is_multiple_of(steps.minimum), "{steps:?}");
         assert_eq!(properties.round_up(1).unwrap(), steps.recommended);
         assert_eq!(properties.round_up(steps.recommended + 1).unwrap(), 2 * steps.recommended);
-        let memory = PhysicalMemory::with(&properties, 1).unwrap();
+        let memory = PhysicalMemory::new_with(&properties, 1).unwrap();
         assert_eq!((memory.bytes(), memory.device()), (steps.recommended, device));
         assert_eq!(memory.properties(), &properties);
         assert!(memory.as_raw() != 0);

@@ -7,18 +7,18 @@ use super::together;
 
 /// What every program starts with.
 const START: &[Row] = &[
-    one("nvshmemx_hostlib_init_attr", Directly(&["ContextBuilder::init", "ContextBuilder::init_with_attr"])),
+    one("nvshmemx_hostlib_init_attr", Directly(&["Context::init", "Context::init_with_attr"])),
     one("nvshmemx_hostlib_finalize", Directly(&["Context::close"])),
     one("nvshmemx_init_status", Directly(&["Context::status"])),
     one("nvshmemx_get_uniqueid", Directly(&["ContextUniqueId::new"])),
     one(
         "nvshmemx_set_attr_uniqueid_args",
-        Directly(&["ContextBuilder::unique_id", "ContextBuilder::exchange", "ContextBuilder::session"]),
+        Directly(&["ContextOptions::with_unique_id", "ContextOptions::with_exchange", "ContextOptions::with_session"]),
     ),
     one(
         "nvshmemx_set_attr_mpi_comm_args",
         Otherwise(
-            &["ContextBuilder::mpi", "ContextBuilder::environment"],
+            &["ContextOptions::with_mpi", "ContextOptions::with_environment"],
             "the unique id goes over the communicator, whatever MPI that is; `NVSHMEM_BOOTSTRAP=MPI` in the environment starts by the plug-in",
         ),
     ),

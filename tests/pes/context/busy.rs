@@ -24,7 +24,7 @@ fn team_by_id<'c>(seat: &Seat, ctx: &'c Context) -> Option<Team<'c>> {
 fn splits_and_ends_beside_a_loop() {
     as_pes(&[1, 2], |seat| {
         let limit = slower(5.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         let busy = (seat.pe == 0).then(|| WorkLoop::start(seat.device, limit.mul_f32(0.04)));
         if ctx.status() != Status::LimitedMpg {
             let (mut world, config) = (ctx.world().unwrap(), TeamConfig::default());

@@ -49,7 +49,7 @@ fn call(name: &str, seat: &Seat, ctx: Context) -> Result<()> {
 /// PE 0 dies, and the others make the call that the environment names.
 fn dies_before_a_call(seat: &Seat) -> ! {
     let name = std::env::var(CALL).expect("the name of a call");
-    let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+    let ctx = seat.start_as(seat.options().with_timeout(slower(TIMEOUT))).unwrap();
     if ctx.status() == Status::LimitedMpg && name.starts_with("Team") {
         std::process::exit(WATCHDOG_EXIT_CODE);
     }
@@ -93,7 +93,7 @@ fn a_collective_ends_at_once_and_so_does_the_end_after_it() {
     as_pes_that_end(
         &[2, 3],
         |seat| {
-            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(slower(TIMEOUT))).unwrap();
             if ctx.status() == Status::LimitedMpg {
                 std::process::exit(RETURNED);
             }
@@ -137,8 +137,8 @@ fn a_start_ends_at_once() {
                 std::process::abort();
             }
             hurry();
-            let builder = seat.builder().timeout(slower(TIMEOUT)).unique_id(&id, seat.pe, seat.n_pes);
-            println!("{}", seat.start_as(builder).expect_err("the last one has died"));
+            let options = seat.options().with_timeout(slower(TIMEOUT)).with_unique_id(&id, seat.pe, seat.n_pes);
+            println!("{}", seat.start_as(options).expect_err("the last one has died"));
             std::process::exit(RETURNED);
         },
         |ends| {
@@ -157,7 +157,7 @@ fn a_team_without_the_dead_one_goes_on() {
     as_pes_that_end(
         &[3, 4],
         |seat| {
-            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(slower(TIMEOUT))).unwrap();
             if ctx.status() == Status::LimitedMpg {
                 std::process::exit(RETURNED);
             }
@@ -198,7 +198,7 @@ fn one_that_ends_after_it_has_come() {
     as_pes_that_end(
         &[2, 4],
         |seat| {
-            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(slower(TIMEOUT))).unwrap();
             ctx.barrier_all().unwrap();
             if seat.pe == 0 {
                 // The others are at work on the host.
@@ -221,13 +221,13 @@ fn host_calls_behind_a_stream_that_waits_for_a_dead_one() {
     as_pes_that_end(
         &[2],
         |seat| {
-            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(slower(TIMEOUT))).unwrap();
             if ctx.status() == Status::LimitedMpg {
                 // Streams wait for no signals where PEs share a device.
                 std::process::exit(RETURNED);
             }
-            let options = StreamOptions { non_blocking: false, priority: 0 };
-            let stream = Stream::with_options(seat.device, options).unwrap();
+            let options = StreamOptions::new().with_non_blocking(false).with_priority(0);
+            let stream = Stream::new_with(seat.device, &options).unwrap();
             let (mut to, signals) = (ctx.alloc::<u32>(8).unwrap(), ctx.alloc_signals(2).unwrap());
             let pinned = PinnedBuffer::<u32>::zeroed(8).unwrap();
             seat.meet();
@@ -259,7 +259,7 @@ fn nobody_goes_on_alone_when_one_has_given_up_soon() {
                 "ended" if lies.load(Ordering::SeqCst) => Fate::Ended,
                 _ => Fate::Answers,
             });
-            let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(slower(TIMEOUT))).unwrap();
+            let ctx = seat.start_as(seat.options().with_exchange(&exchange).with_timeout(slower(TIMEOUT))).unwrap();
             if ctx.status() == Status::LimitedMpg {
                 // The library waits on the thread.
                 std::process::exit(RETURNED);
@@ -293,7 +293,7 @@ fn one_that_gives_up_its_context() {
     as_pes_that_end(
         &[3],
         |seat| {
-            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(slower(TIMEOUT))).unwrap();
             seat.meet();
             if seat.pe == 0 {
                 drop(ctx);
@@ -321,7 +321,7 @@ fn one_whose_start_fails() {
     as_pes_that_end(
         &[2, 3],
         |seat| {
-            let builder = seat.builder().timeout(slower(TIMEOUT));
+            let options = seat.options().with_timeout(slower(TIMEOUT));
             if seat.pe == 0 {
                 let stream = Stream::new(seat.device).unwrap();
                 let (captures, captured) = std::sync::mpsc::channel();
@@ -334,7 +334,7 @@ fn one_whose_start_fails() {
                     };
                     scope.spawn(move || drop(stream.capture(hold).unwrap()));
                     captured.recv().unwrap();
-                    let started = seat.start_as(builder.timeout(slower(1.0))).map(drop);
+                    let started = seat.start_as(options.with_timeout(slower(1.0))).map(drop);
                     println!("{:?}", started.expect_err("another thread captures"));
                     drop(ends);
                 });
@@ -344,7 +344,7 @@ fn one_whose_start_fails() {
                 std::process::exit(RETURNED);
             }
             hurry();
-            println!("{}", seat.start_as(builder).map(drop).expect_err("PE 0 does not start"));
+            println!("{}", seat.start_as(options).map(drop).expect_err("PE 0 does not start"));
             std::process::exit(RETURNED);
         },
         |ends| {
@@ -364,8 +364,9 @@ fn one_without_a_watchdog_lives() {
         &[2, 3],
         |seat| {
             let exchange = Hooked::join(seat, |_, _| Fate::Answers);
-            let builder = seat.builder().exchange(&exchange).timeout(slower(TIMEOUT)).watchdog(seat.pe > 0);
-            let ctx = seat.start_as(builder).unwrap();
+            let options =
+                seat.options().with_exchange(&exchange).with_timeout(slower(TIMEOUT)).with_watchdog(seat.pe > 0);
+            let ctx = seat.start_as(options).unwrap();
             drop(exchange);
             if seat.pe == 0 {
                 // Longer than the others take to give up on one that has ended.
@@ -389,7 +390,7 @@ fn one_that_is_stopped() {
     as_pes_that_end(
         &[3],
         |seat| {
-            let ctx = seat.start_as(seat.builder().timeout(slower(1.0))).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(slower(1.0))).unwrap();
             if ctx.status() == Status::LimitedMpg {
                 std::process::exit(RETURNED);
             }
@@ -443,7 +444,7 @@ fn one_that_dies_at_each_of_its_operations() {
             &[2],
             &[(FAULTS, &format!("die=rank1@op{operation}"))],
             |seat| {
-                let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+                let ctx = seat.start_as(seat.options().with_timeout(slower(TIMEOUT))).unwrap();
                 hurry();
                 // Who waits for a stream is not told of deaths.
                 gpucomm::set_default_timeout(slower(1.0));
@@ -478,7 +479,7 @@ fn calls_behind_work_that_waits_for_the_dead_end_at_once() {
     as_pes_that_end(
         &[2],
         |seat| {
-            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(slower(TIMEOUT))).unwrap();
             if ctx.status() == Status::LimitedMpg {
                 std::process::exit(RETURNED);
             }
@@ -520,7 +521,7 @@ fn work_that_waits_for_no_pe_goes_on_beside_a_death() {
     as_pes_that_end(
         &[3],
         |seat| {
-            let ctx = seat.start_as(seat.builder().timeout(slower(TIMEOUT))).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(slower(TIMEOUT))).unwrap();
             let stream = Stream::new(seat.device).unwrap();
             let mut to = ctx.alloc::<u32>(8).unwrap();
             let own = PinnedBuffer::<u32>::zeroed(8).unwrap();

@@ -49,7 +49,7 @@ fn drop_in_use(seat: &Seat, ctx: &Context) -> (Sender<()>, Receiver<()>) {
 fn a_meeting_beside_the_destructor_of_an_owner() {
     as_pes(&[2], |seat| {
         let limit = slower(4.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         let in_use = (seat.pe == 0).then(|| drop_in_use(seat, &ctx));
         seat.meet();
         drop(ctx.alloc::<u32>(10).unwrap());
@@ -93,7 +93,7 @@ fn an_end_that_drops_the_store() {
             let _ = &last;
             Fate::Answers
         });
-        let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_exchange(&exchange).with_timeout(limit)).unwrap();
         drop(exchange);
         ctx.barrier_all().unwrap();
         let begin = Instant::now();
@@ -118,7 +118,7 @@ fn an_end_that_drops_the_server_of_the_store() {
             Arc::new(TcpPlace::new(address).connect(seat.pe, seat.n_pes).unwrap())
         };
         let exchange = Exchange::join(store).unwrap();
-        let ctx = seat.start_as(seat.builder().exchange(&exchange)).unwrap();
+        let ctx = seat.start_as(seat.options().with_exchange(&exchange)).unwrap();
         let kept = (seat.pe == 1).then_some(exchange);
         ctx.close().unwrap();
         if let Some(exchange) = kept {

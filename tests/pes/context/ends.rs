@@ -136,7 +136,7 @@ fn an_end_beside_something_else_is_a_disagreement() {
 fn one_that_does_not_come() {
     as_pes(&[2, 3, 4], |seat| {
         let limit = slower(2.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         if ctx.status() == gpucomm::nvshmem::Status::LimitedMpg {
             // The library waits on the thread: see `watchdog`.
             assert!(ctx.close().unwrap().is_empty());
@@ -186,7 +186,7 @@ fn an_end_whose_store_blocks() {
             }
             Fate::Answers
         });
-        let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_exchange(&exchange).with_timeout(limit)).unwrap();
         seat.meet();
         is_on.store(true, Ordering::SeqCst);
         let begin = Instant::now();
@@ -215,7 +215,7 @@ fn a_finalized_context_uses_its_store_no_more() {
             }
             Fate::Answers
         });
-        let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_exchange(&exchange).with_timeout(limit)).unwrap();
         drop(exchange);
         std::mem::forget(ctx.alloc::<u32>(10).unwrap());
         if seat.pe == 0 {
@@ -263,7 +263,7 @@ fn is_refused(seat: &Seat, ctx: Context, says: &str) {
 #[test]
 fn an_end_under_a_graph() {
     as_pes(&[1, 2], |seat| {
-        let ctx = seat.start_as(seat.builder().timeout(slower(3.0))).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(slower(3.0))).unwrap();
         if ctx.status() == Status::LimitedMpg {
             ctx.close().unwrap();
             return;
@@ -281,7 +281,7 @@ fn an_end_under_a_graph() {
 #[test]
 fn an_end_under_a_buffer_that_is_shared() {
     as_pes(&[1, 2], |seat| {
-        let ctx = seat.start_as(seat.builder().timeout(slower(3.0))).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(slower(3.0))).unwrap();
         let kept = ctx.alloc::<u32>(8).unwrap().into_shared();
         is_refused(seat, ctx, "into_shared");
         drop(kept);
@@ -387,7 +387,7 @@ fn memory_of_a_borrowed_stream_dropped_in_a_host_function() {
 fn a_split_beside_work_that_does_not_end() {
     as_pes(&[1, 2], |seat| {
         let limit = slower(2.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         if ctx.status() == Status::LimitedMpg {
             ctx.close().unwrap();
             return;
@@ -416,7 +416,7 @@ fn a_split_beside_work_that_does_not_end() {
 fn a_split_beside_work_that_begins_while_pes_meet() {
     as_pes(&[2], |seat| {
         let limit = slower(3.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         let mut world = ctx.world().unwrap();
         let config = gpucomm::nvshmem::TeamConfig::default();
         let mut split = || world.split_strided(gpucomm::nvshmem::TeamPe(0), 1, 1, &config).map(drop);
@@ -434,7 +434,7 @@ fn a_split_beside_work_that_begins_while_pes_meet() {
 fn an_end_beside_work_that_begins_while_pes_meet() {
     as_pes(&[2], |seat| {
         let limit = slower(3.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         let ctx = std::cell::Cell::new(Some(ctx));
         let gate = beside_a_launch(seat, limit, || ctx.take().expect("it ends once").close().map(drop));
         gate.open();
@@ -470,7 +470,7 @@ fn beside_a_launch(seat: &Seat, limit: std::time::Duration, act: impl FnOnce() -
 fn calls_beside_a_capture_of_another_thread() {
     as_pes(&[1, 2], |seat| {
         let limit = slower(1.5);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         let mut world = ctx.world().unwrap();
         let config = gpucomm::nvshmem::TeamConfig::default();
         let (begun, begins) = std::sync::mpsc::channel();
@@ -568,7 +568,7 @@ fn drops_of_registered_memory_behind_work_that_does_not_end() {
 fn an_end_under_a_wait_for_a_signal() {
     as_pes(&[1, 2], |seat| {
         let limit = slower(2.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         if ctx.status() == Status::LimitedMpg {
             // Streams wait for no signals where PEs share a device.
             ctx.close().unwrap();
@@ -599,7 +599,7 @@ fn an_end_under_a_wait_for_a_signal() {
 fn an_end_after_a_wait_in_vain() {
     as_pes(&[1], |seat| {
         let limit = slower(3.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         let stream = Stream::new(seat.device).unwrap();
         let signals = ctx.alloc_signals(1).unwrap();
         ctx.on(&stream).signal_wait_until(signals.at(0), Comparison::Eq, 1, ()).unwrap();
@@ -624,7 +624,7 @@ fn an_end_after_a_wait_in_vain() {
 fn an_end_after_a_wait_in_vain_for_another_stream() {
     as_pes(&[1], |seat| {
         let limit = slower(4.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         let [first, second] = [(); 2].map(|()| Stream::new(seat.device).unwrap());
         let (from, to) = (ctx.alloc::<u32>(16).unwrap(), ctx.alloc::<u32>(16).unwrap());
         let (let_go, until) = channel::<()>();
@@ -646,7 +646,7 @@ fn drops_of_registered_memory_that_is_used() {
     as_pes(&[1], |seat| {
         let limit = slower(1.5);
         gpucomm::set_default_timeout(limit);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         let stream = Stream::new(seat.device).unwrap();
         let to = ctx.alloc::<f32>(16).unwrap();
         let buffer = || DeviceBuffer::<f32>::zeroed(&stream, 16).unwrap();
@@ -672,7 +672,7 @@ fn drops_of_registered_memory_that_is_used() {
 fn calls_under_a_wait_for_a_signal() {
     as_pes(&[1, 2], |seat| {
         let limit = slower(0.5);
-        let ctx = seat.start_as(seat.builder().timeout(limit).watchdog(false)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit).with_watchdog(false)).unwrap();
         if ctx.status() == Status::LimitedMpg {
             // Streams wait for no signals where PEs share a device.
             ctx.close().unwrap();
@@ -739,7 +739,7 @@ fn notes_of_teams_that_are_deleted_slowly_hold_up_no_meeting() {
             }
             Fate::Answers
         });
-        let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_exchange(&exchange).with_timeout(limit)).unwrap();
         if ctx.status() == Status::LimitedMpg {
             leave(ctx);
         }
@@ -771,7 +771,7 @@ fn notes_of_teams_that_are_deleted_slowly_hold_up_no_meeting() {
 fn an_end_behind_work_takes_its_time_once() {
     as_pes(&[2], |seat| {
         let limit = slower(3.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         let stream = Stream::new(seat.device).unwrap();
         if seat.pe == 0 {
             let mut memory = ctx.alloc::<u32>(10).unwrap();

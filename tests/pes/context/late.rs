@@ -51,7 +51,7 @@ fn stands_aside(seat: &Seat) {
 fn comes_late(seat: &Seat) -> ! {
     let name = std::env::var(CALL).expect("the name of a call");
     let limit = slower(if seat.pe == 0 { 30.0 } else { LIMIT });
-    let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+    let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
     if ctx.status() == Status::LimitedMpg {
         // The library waits on the thread: see `watchdog`.
         leave(Some(ctx));
@@ -112,7 +112,7 @@ fn a_late_one_to_a_team_by_id_is_told_that_the_others_have_given_up() {
 #[test]
 fn a_late_member_of_a_part_is_told_that_the_other_has_given_up() {
     as_pes(&[3], |seat| {
-        let ctx = seat.start_as(seat.builder().timeout(slower(LIMIT))).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(slower(LIMIT))).unwrap();
         if ctx.status() == Status::LimitedMpg {
             leave(Some(ctx));
         }
@@ -145,7 +145,7 @@ fn an_end_with_one_that_is_late_by_less_than_the_timeout() {
     let limit = slower(1.0);
     let faults = format!("late=rank1@op4:{}ms", limit.mul_f32(0.4).as_millis());
     as_pes_with(&[2], &[("GPUCOMM_EMULATOR_FAULTS", &faults)], |seat| {
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         if ctx.status() == Status::LimitedMpg {
             leave(Some(ctx));
         }
@@ -167,7 +167,7 @@ fn an_end_with_one_that_is_late_by_less_than_the_timeout() {
 #[test]
 fn rare_meetings_are_not_late() {
     as_pes(&[2, 3], |seat| {
-        let ctx = seat.start_as(seat.builder().timeout(slower(1.0))).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(slower(1.0))).unwrap();
         for round in 0..3 {
             std::thread::sleep(slower(1.2));
             seat.meet();
@@ -183,7 +183,7 @@ fn all_go_on_or_none_does() {
     for _ in 0..3 {
         as_pes(&[2, 3], |seat| {
             let limit = slower(LIMIT);
-            let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
             if ctx.status() == Status::LimitedMpg {
                 leave(Some(ctx));
             }
@@ -221,7 +221,7 @@ fn an_answer_that_is_lost_is_no_leave_to_go_on() {
                 }
             });
             let limit = slower(if seat.pe == 0 { 30.0 } else { LIMIT });
-            let ctx = seat.start_as(seat.builder().exchange(&exchange).timeout(limit)).unwrap();
+            let ctx = seat.start_as(seat.options().with_exchange(&exchange).with_timeout(limit)).unwrap();
             if ctx.status() == Status::LimitedMpg {
                 leave(Some(ctx));
             }
@@ -264,7 +264,7 @@ fn notes_of_meetings_go() {
             }
             Fate::Answers
         });
-        let ctx = seat.start_as(seat.builder().exchange(&exchange)).unwrap();
+        let ctx = seat.start_as(seat.options().with_exchange(&exchange)).unwrap();
         let late = || {
             std::thread::sleep(Duration::from_secs(1));
             seat.meet();
@@ -302,7 +302,7 @@ fn notes_of_meetings_go() {
 fn a_scope_behind_a_collective_that_was_given_up() {
     as_pes(&[2], |seat| {
         let limit = slower(LIMIT);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         if ctx.status() == Status::LimitedMpg {
             leave(Some(ctx));
         }

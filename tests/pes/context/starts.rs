@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gpucomm::nvshmem::{Context, ContextUniqueId, Pe, Status};
+use gpucomm::nvshmem::{ContextOptions, ContextUniqueId, Pe, Status};
 use gpucomm::{Backend, Error, ReduceOp, Stream};
 
 use crate::support::{SIZES, Seat, as_pes, as_pes_with, errors, with_context};
@@ -47,8 +47,11 @@ fn by_a_unique_id_that_comes_by_other_means() {
         let made = if seat.pe == 0 { ContextUniqueId::new().unwrap().as_bytes().to_vec() } else { Vec::new() };
         let bytes = seat.exchange.broadcast(0, &made).unwrap();
         let id = ContextUniqueId::from_bytes(bytes.try_into().unwrap());
-        let builder = Context::builder().device(seat.device).timeout(seat.limit()).unique_id(&id, seat.pe, seat.n_pes);
-        let ctx = seat.start_as(builder).unwrap();
+        let options = ContextOptions::new()
+            .with_device(seat.device)
+            .with_timeout(seat.limit())
+            .with_unique_id(&id, seat.pe, seat.n_pes);
+        let ctx = seat.start_as(options).unwrap();
         assert_eq!((ctx.pe(), ctx.n_pes()), (Pe(seat.pe), seat.n_pes));
         assert!(ctx.close().unwrap().is_empty());
     });
@@ -61,7 +64,7 @@ fn on_the_current_device() {
         let id = ContextUniqueId::shared(&seat.exchange).unwrap();
         let ctx = {
             let _current = seat.device.set_current().unwrap();
-            seat.start_as(Context::builder().unique_id(&id, seat.pe, seat.n_pes)).unwrap()
+            seat.start_as(ContextOptions::new().with_unique_id(&id, seat.pe, seat.n_pes)).unwrap()
         };
         assert_eq!(ctx.device(), seat.device);
         assert!(ctx.close().unwrap().is_empty());
@@ -71,13 +74,13 @@ fn on_the_current_device() {
 #[test]
 fn what_cannot_start_is_an_error_and_another_try_works() {
     as_pes(&[1, 2], |seat| {
-        const INIT: &str = "ContextBuilder::init";
-        let no_way = seat.start_as(Context::builder().device(seat.device));
+        const INIT: &str = "Context::init";
+        let no_way = seat.start_as(ContextOptions::new().with_device(seat.device));
         errors::argument(no_way, INIT, "a way for PEs to find each other", "none");
         let id = ContextUniqueId::shared(&seat.exchange).unwrap();
         for (pe, n_pes) in [(2, 2), (0, 0), (usize::MAX, 3), (1, usize::MAX)] {
-            let builder = Context::builder().device(seat.device).unique_id(&id, pe, n_pes);
-            errors::argument(seat.start_as(builder), INIT, "a PE below the number of PEs", &pe.to_string());
+            let options = ContextOptions::new().with_device(seat.device).with_unique_id(&id, pe, n_pes);
+            errors::argument(seat.start_as(options), INIT, "a PE below the number of PEs", &pe.to_string());
         }
         usable(seat);
     });
@@ -87,7 +90,8 @@ fn what_cannot_start_is_an_error_and_another_try_works() {
 #[test]
 fn attach_where_nobody_has_started_it() {
     as_pes(&[1], |seat| {
-        let error = seat.start_as(Context::builder().device(seat.device).attach()).expect_err("nothing runs");
+        let error =
+            seat.start_as(ContextOptions::new().with_device(seat.device).with_attached()).expect_err("nothing runs");
         assert!(matches!(error, Error::Nvshmem { .. }), "{error:?}");
         errors::names(&error, &["nvshmemx_init_status", "it has not started"]);
     });
@@ -98,11 +102,11 @@ fn a_second_context_is_an_error() {
     as_pes(&SIZES, |seat| {
         let first = seat.start().unwrap();
         let id = ContextUniqueId::from_bytes([0; ContextUniqueId::BYTES]);
-        for builder in [
-            Context::builder().device(seat.device).unique_id(&id, 0, 1),
-            Context::builder().device(seat.device).attach(),
+        for options in [
+            ContextOptions::new().with_device(seat.device).with_unique_id(&id, 0, 1),
+            ContextOptions::new().with_device(seat.device).with_attached(),
         ] {
-            let error = seat.start_as(builder).expect_err("a second context");
+            let error = seat.start_as(options).expect_err("a second context");
             assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
             errors::names(&error, &["there is a context in this process already"]);
         }

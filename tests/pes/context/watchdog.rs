@@ -13,8 +13,8 @@ fn kill_itself() -> ! {
     panic!("this process still runs: {sent:?}");
 }
 
-fn limited(seat: &Seat) -> gpucomm::nvshmem::ContextBuilder {
-    seat.builder().timeout(slower(3.0))
+fn limited(seat: &Seat) -> gpucomm::nvshmem::ContextOptions {
+    seat.options().with_timeout(slower(3.0))
 }
 
 /// The last one does not start: those that wait for it in the start are ended, and say who is missing.
@@ -29,7 +29,7 @@ fn one_that_does_not_start() {
                 std::thread::sleep(slower(12.0));
                 return;
             }
-            let started = seat.start_as(limited(seat).unique_id(&id, seat.pe, seat.n_pes));
+            let started = seat.start_as(limited(seat).with_unique_id(&id, seat.pe, seat.n_pes));
             panic!("not all have come: {started:?}");
         },
         |ends| {
@@ -139,7 +139,7 @@ fn without_a_watchdog() {
         &[2],
         |seat| {
             let limit = slower(1.5);
-            let ctx = seat.start_as(seat.builder().timeout(limit).watchdog(false)).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(limit).with_watchdog(false)).unwrap();
             seat.meet();
             if seat.pe == 0 {
                 // It comes, much later than a watchdog would have waited.
@@ -182,7 +182,7 @@ fn a_store_that_blocks_or_panics_does_not_hold_up_the_end() {
                     }
                     Fate::Answers
                 });
-                let ctx = seat.start_as(limited(seat).exchange(&exchange)).unwrap();
+                let ctx = seat.start_as(limited(seat).with_exchange(&exchange)).unwrap();
                 ctx.barrier_all().unwrap();
                 seat.meet();
                 if seat.pe == 0 {

@@ -153,7 +153,7 @@ fn an_end_beside_stuck_work() {
     as_pes(&[1, 2, 3], |seat| {
         let mut rng = rng(&format!("stuck, PE {} of {}", seat.pe, seat.n_pes));
         let limit = slower(3.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).expect("a context");
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).expect("a context");
         let (other, gate) = (Stream::new(seat.device).expect("a stream"), Gate::default());
         let stream = Stream::new(seat.device).expect("a stream");
         let mut memory = ctx.alloc::<u32>(1000).expect("memory");

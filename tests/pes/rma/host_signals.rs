@@ -124,7 +124,8 @@ fn a_fetch_beside_a_capture_by_others() {
     as_pes(&[1], |seat| {
         let ctx = seat.start().expect("a context");
         let signals = ctx.alloc_signals(1).unwrap();
-        let stream = Stream::with_options(seat.device, StreamOptions { non_blocking: false, priority: 0 }).unwrap();
+        let stream =
+            Stream::new_with(seat.device, &StreamOptions::new().with_non_blocking(false).with_priority(0)).unwrap();
         let (mut graph, ok) = (std::ptr::null_mut(), sys::cudaError::cudaSuccess);
         let mode = sys::cudaStreamCaptureMode::cudaStreamCaptureModeRelaxed;
         // SAFETY: the stream lives.
@@ -153,7 +154,7 @@ fn a_fetch_beside_a_capture_by_others() {
 fn a_put_behind_two_streams() {
     as_pes(&[1], |seat| {
         let timeout = slower(2.0);
-        let ctx = seat.start_as(seat.builder().timeout(timeout)).expect("a context");
+        let ctx = seat.start_as(seat.options().with_timeout(timeout)).expect("a context");
         let (mut target, mut source) = (ctx.alloc::<u32>(8).unwrap(), ctx.alloc::<u32>(8).unwrap());
         let [one, other] = [(); 2].map(|()| Stream::new(seat.device).unwrap());
         let (let_go, until) = channel::<()>();
@@ -178,26 +179,26 @@ fn a_put_behind_two_streams() {
 fn a_fetch_behind_a_stream_that_is_held_up() {
     as_pes(&[1], |seat| {
         let timeout = slower(1.0);
-        let ctx = seat.start_as(seat.builder().timeout(timeout)).expect("a context");
+        let ctx = seat.start_as(seat.options().with_timeout(timeout)).expect("a context");
         let signals = ctx.alloc_signals(1).unwrap();
-        let options = [true, false].map(|non_blocking| StreamOptions { non_blocking, priority: 0 });
-        for options in options {
+        for non_blocking in [true, false] {
+            let options = StreamOptions::new().with_non_blocking(non_blocking);
             // What is left of a stream counts as well.
-            let left = Stream::with_options(seat.device, options).unwrap();
+            let left = Stream::new_with(seat.device, &options).unwrap();
             let ((let_go, until), (over, is_over)) = (channel::<()>(), channel::<()>());
             left.launch_host(move || drop((until.recv(), over))).unwrap();
             drop(left);
             let fetched = ctx.signal_fetch(signals.at(0));
             drop(let_go);
-            assert_eq!(matches!(fetched, Err(Error::Timeout { .. })), !options.non_blocking, "{fetched:?}");
+            assert_eq!(matches!(fetched, Err(Error::Timeout { .. })), !non_blocking, "{fetched:?}");
             assert!(is_over.recv().is_err());
             assert_eq!(ctx.signal_fetch(signals.at(0)).unwrap(), 0);
-            let stream = Stream::with_options(seat.device, options).unwrap();
+            let stream = Stream::new_with(seat.device, &options).unwrap();
             let (let_go, until) = channel::<()>();
             stream.launch_host(move || _ = until.recv()).unwrap();
             let fetched = ctx.signal_fetch(signals.at(0));
             drop(let_go);
-            if options.non_blocking {
+            if non_blocking {
                 assert_eq!(fetched.unwrap(), 0);
             } else {
                 let Err(Error::Timeout { operation: "Context::signal_fetch", detail, .. }) = &fetched else {

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use gpucomm::nvshmem::{Context, ContextUniqueId, Status, TeamConfig, TeamPe};
+use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Status, TeamConfig, TeamPe};
 use gpucomm::{Error, Stream, sys};
 
 use super::works;
@@ -37,7 +37,7 @@ fn finalize() {
 }
 
 fn attached(seat: &Seat) -> Context {
-    seat.start_as(Context::builder().device(seat.device).timeout(seat.limit()).attach()).unwrap()
+    seat.start_as(ContextOptions::new().with_device(seat.device).with_timeout(seat.limit()).with_attached()).unwrap()
 }
 
 /// Contexts come and go, and whoever has started the library ends it; then it can start as ever.
@@ -83,7 +83,8 @@ fn an_end_beside_a_loop() {
     as_pes(&[2], |seat| {
         start(seat);
         let limit = slower(3.0);
-        let ctx = seat.start_as(Context::builder().device(seat.device).timeout(limit).attach()).unwrap();
+        let ctx =
+            seat.start_as(ContextOptions::new().with_device(seat.device).with_timeout(limit).with_attached()).unwrap();
         let memory = ctx.alloc::<u32>(10).unwrap();
         let busy = (seat.pe == 0).then(|| WorkLoop::start(seat.device, limit.mul_f32(0.05)));
         if seat.pe == 0 {
@@ -104,10 +105,10 @@ fn an_end_beside_a_loop() {
 fn another_start_is_an_error() {
     as_pes(&[1, 2], |seat| {
         start(seat);
-        for builder in [seat.builder(), Context::builder().device(seat.device).environment()] {
-            let error = seat.start_as(builder).expect_err("it runs");
+        for options in [seat.options(), ContextOptions::new().with_device(seat.device).with_environment()] {
+            let error = seat.start_as(options).expect_err("it runs");
             assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
-            errors::names(&error, &["somebody else has started NVSHMEM", "ContextBuilder::attach"]);
+            errors::names(&error, &["somebody else has started NVSHMEM", "ContextOptions::with_attached"]);
             seat.meet();
         }
         works(seat, attached(seat));
@@ -124,7 +125,8 @@ fn a_second_context() {
         let error = ContextUniqueId::new().expect_err("it runs");
         errors::names(&error, &["somebody else has started NVSHMEM"]);
         let ctx = attached(seat);
-        let second = seat.start_as(Context::builder().device(seat.device).attach()).expect_err("there is one");
+        let second =
+            seat.start_as(ContextOptions::new().with_device(seat.device).with_attached()).expect_err("there is one");
         errors::names(&second, &["there is a context in this process already"]);
         works(seat, ctx);
         finalize();

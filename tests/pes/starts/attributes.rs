@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use gpucomm::nvshmem::{Context, ContextBuilder, ContextUniqueId};
+use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
 use gpucomm::{Backend, Error, NvshmemCode, sys};
 
 use super::works;
@@ -23,13 +23,13 @@ fn shared(seat: &Seat) -> sys::nvshmemx_uniqueid_t {
     unsafe { std::mem::transmute::<[u8; ContextUniqueId::BYTES], sys::nvshmemx_uniqueid_t>(id) }
 }
 
-fn builder(seat: &Seat) -> ContextBuilder {
-    Context::builder().device(seat.device).timeout(seat.limit())
+fn options(seat: &Seat) -> ContextOptions {
+    ContextOptions::new().with_device(seat.device).with_timeout(seat.limit())
 }
 
-fn start(builder: ContextBuilder, flags: u32, attr: &mut sys::nvshmemx_init_attr_t) -> gpucomm::Result<Context> {
+fn start(options: ContextOptions, flags: u32, attr: &mut sys::nvshmemx_init_attr_t) -> gpucomm::Result<Context> {
     // SAFETY: all PEs of a test do it; what the attributes point to lives, or they point nowhere.
-    unsafe { builder.init_with_attr(flags, attr) }
+    unsafe { Context::init_with_attr(&options, flags, attr) }
 }
 
 /// Those that a unique id would have.
@@ -46,8 +46,8 @@ fn of_a_unique_id() {
         for round in 0..2 {
             let id = shared(seat);
             // With an exchange the watchdog knows more, and it says nothing of how to start.
-            let builder = if round == 0 { builder(seat) } else { seat.builder() };
-            works(seat, start(builder, sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut with_id(seat, &id)).unwrap());
+            let options = if round == 0 { options(seat) } else { seat.options() };
+            works(seat, start(options, sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut with_id(seat, &id)).unwrap());
         }
     });
 }
@@ -58,7 +58,7 @@ fn of_nothing() {
     as_pes_with(&[1], &[("NVSHMEM_BOOTSTRAP", "MPI")], |seat| {
         if gpucomm::backend() == Backend::Emulator {
             for _ in 0..2 {
-                works(seat, start(builder(seat), 0, &mut empty()).unwrap());
+                works(seat, start(options(seat), 0, &mut empty()).unwrap());
             }
             // It keeps its PEs, and would take no notice of an id: none is made, and none is taken.
             let error = ContextUniqueId::new().expect_err("it has PEs");
@@ -70,7 +70,7 @@ fn of_nothing() {
                 id.assume_init()
             };
             let flag = sys::NVSHMEMX_INIT_WITH_UNIQUEID;
-            let error = start(builder(seat), flag, &mut with_id(seat, &id)).expect_err("other PEs");
+            let error = start(options(seat), flag, &mut with_id(seat, &id)).expect_err("other PEs");
             errors::names(&error, &["keeps them"]);
         }
     });
@@ -80,7 +80,7 @@ fn of_nothing() {
 #[test]
 fn of_nothing_beside_others() {
     as_pes_with(&[2], &[("OMPI_COMM_WORLD_SIZE", "{n_pes}")], |seat| {
-        let error = start(builder(seat), 0, &mut empty()).expect_err("each is alone");
+        let error = start(options(seat), 0, &mut empty()).expect_err("each is alone");
         assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
         errors::names(&error, &["OMPI_COMM_WORLD_SIZE", "2 processes"]);
     });
@@ -96,7 +96,7 @@ fn of_an_id_of_one_beside_others() {
         let mut attr = empty();
         // SAFETY: both are valid, and the id is kept.
         assert_eq!(unsafe { sys::nvshmemx_set_attr_uniqueid_args(0, 1, &id, &mut attr) }, 0);
-        let ctx = start(builder(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut attr).unwrap();
+        let ctx = start(options(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut attr).unwrap();
         assert_eq!((ctx.pe().0, ctx.n_pes()), (0, 1));
         assert!(ctx.close().unwrap().is_empty());
     });
@@ -108,15 +108,17 @@ fn beside_another_way() {
     as_pes(&[1, 2], |seat| {
         let id = shared(seat);
         let other = ContextUniqueId::from_bytes([0; ContextUniqueId::BYTES]);
-        for builder in
-            [builder(seat).environment(), builder(seat).attach(), seat.builder().unique_id(&other, seat.pe, seat.n_pes)]
-        {
+        for options in [
+            options(seat).with_environment(),
+            options(seat).with_attached(),
+            seat.options().with_unique_id(&other, seat.pe, seat.n_pes),
+        ] {
             let error =
-                start(builder, sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut with_id(seat, &id)).expect_err("two ways");
+                start(options, sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut with_id(seat, &id)).expect_err("two ways");
             assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
             errors::names(&error, &["the attributes say how PEs find each other"]);
         }
-        works(seat, start(builder(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut with_id(seat, &id)).unwrap());
+        works(seat, start(options(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut with_id(seat, &id)).unwrap());
     });
 }
 
@@ -125,7 +127,7 @@ fn beside_another_way() {
 fn that_are_wrong() {
     as_pes(&[1], |seat| {
         if gpucomm::backend() == Backend::Emulator {
-            let error = start(builder(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut empty()).expect_err("no id");
+            let error = start(options(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut empty()).expect_err("no id");
             assert!(matches!(error, Error::Nvshmem { code: NvshmemCode(1), .. }), "{error:?}");
         }
     });
@@ -138,7 +140,7 @@ fn of_a_pe_that_there_is_none() {
             let id = shared(seat);
             let mut attr = with_id(seat, &id);
             attr.args.uid_args.myrank = 1;
-            let error = start(builder(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut attr).expect_err("PE 1 of 1");
+            let error = start(options(seat), sys::NVSHMEMX_INIT_WITH_UNIQUEID, &mut attr).expect_err("PE 1 of 1");
             assert!(matches!(error, Error::Nvshmem { code: NvshmemCode(1), .. }), "{error:?}");
         }
     });
@@ -152,7 +154,7 @@ fn of_mpi() {
             const WITH_MPI_COMM: u32 = 2;
             let mut attr = empty();
             attr.mpi_comm = (&raw mut attr).cast();
-            let error = start(builder(seat), WITH_MPI_COMM, &mut attr).expect_err("a communicator");
+            let error = start(options(seat), WITH_MPI_COMM, &mut attr).expect_err("a communicator");
             assert!(matches!(error, Error::Nvshmem { code: NvshmemCode(3), .. }), "{error:?}");
         }
     });

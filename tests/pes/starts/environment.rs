@@ -1,6 +1,6 @@
 //! By what launchers put into the environment. Their own programs are asked by the library: so here the emulator alone is, which takes their word.
 
-use gpucomm::nvshmem::{Context, ContextBuilder, ContextUniqueId, WATCHDOG_EXIT_CODE};
+use gpucomm::nvshmem::{ContextOptions, ContextUniqueId, WATCHDOG_EXIT_CODE};
 use gpucomm::{Backend, Error};
 
 use super::works;
@@ -41,8 +41,8 @@ const OPEN_MPI: Variables = &[
     ("NVSHMEM_BOOTSTRAP", "MPI"),
 ];
 
-fn builder(seat: &Seat) -> ContextBuilder {
-    Context::builder().device(seat.device).timeout(seat.limit()).environment()
+fn options(seat: &Seat) -> ContextOptions {
+    ContextOptions::new().with_device(seat.device).with_timeout(seat.limit()).with_environment()
 }
 
 /// Runs `body` as PEs that have these variables.
@@ -54,29 +54,29 @@ fn launched<F: Fn(&Seat)>(sizes: &[usize], variables: Variables, body: F) {
 
 #[test]
 fn hydra() {
-    launched(&SIZES, HYDRA, |seat| works(seat, seat.start_as(builder(seat)).unwrap()));
+    launched(&SIZES, HYDRA, |seat| works(seat, seat.start_as(options(seat)).unwrap()));
 }
 
 #[test]
 fn slurm_with_pmi_2() {
-    launched(&SIZES, SLURM_PMI2, |seat| works(seat, seat.start_as(builder(seat)).unwrap()));
+    launched(&SIZES, SLURM_PMI2, |seat| works(seat, seat.start_as(options(seat)).unwrap()));
 }
 
 #[test]
 fn slurm_with_pmix() {
-    launched(&SIZES, SLURM_PMIX, |seat| works(seat, seat.start_as(builder(seat)).unwrap()));
+    launched(&SIZES, SLURM_PMIX, |seat| works(seat, seat.start_as(options(seat)).unwrap()));
 }
 
 #[test]
 fn open_mpi() {
-    launched(&SIZES, OPEN_MPI, |seat| works(seat, seat.start_as(builder(seat)).unwrap()));
+    launched(&SIZES, OPEN_MPI, |seat| works(seat, seat.start_as(options(seat)).unwrap()));
 }
 
 /// Each process is the only PE, and none waits for another.
 #[test]
 fn no_launcher() {
     launched(&[1, 3], &[], |seat| {
-        let ctx = seat.start_as(builder(seat)).unwrap();
+        let ctx = seat.start_as(options(seat)).unwrap();
         assert_eq!((ctx.pe().0, ctx.n_pes()), (0, 1));
         ctx.barrier_all().unwrap();
         assert!(ctx.close().unwrap().is_empty());
@@ -88,13 +88,16 @@ fn no_launcher() {
 fn again_and_only_so() {
     launched(&[1, 2, 4], HYDRA, |seat| {
         for _ in 0..3 {
-            works(seat, seat.start_as(builder(seat)).unwrap());
+            works(seat, seat.start_as(options(seat)).unwrap());
             let id = ContextUniqueId::from_bytes([0; ContextUniqueId::BYTES]);
-            let error =
-                seat.start_as(Context::builder().device(seat.device).unique_id(&id, 0, 1)).expect_err("other PEs");
+            let error = seat
+                .start_as(ContextOptions::new().with_device(seat.device).with_unique_id(&id, 0, 1))
+                .expect_err("other PEs");
             assert!(matches!(error, Error::InvalidUsage { .. }), "{error:?}");
-            errors::names(&error, &["keeps them", "ContextBuilder::environment again"]);
-            let error = seat.start_as(Context::builder().device(seat.device).attach()).expect_err("it has ended");
+            errors::names(&error, &["keeps them", "ContextOptions::with_environment again"]);
+            let error = seat
+                .start_as(ContextOptions::new().with_device(seat.device).with_attached())
+                .expect_err("it has ended");
             errors::names(&error, &["nvshmemx_init_status"]);
         }
     });
@@ -114,8 +117,8 @@ fn one_that_does_not_start() {
                 std::thread::sleep(slower(8.0));
                 return;
             }
-            let builder = if seat.pe == 1 { builder(seat).exchange(&seat.exchange) } else { builder(seat) };
-            let started = seat.start_as(builder.timeout(slower(2.0)));
+            let options = if seat.pe == 1 { options(seat).with_exchange(&seat.exchange) } else { options(seat) };
+            let started = seat.start_as(options.with_timeout(slower(2.0)));
             panic!("PE 0 has not come: {started:?}");
         },
         |ends| {

@@ -2,13 +2,13 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 
-use gpucomm::nvshmem::{Context, Pe};
+use gpucomm::nvshmem::{Context, ContextOptions, Pe};
 use gpucomm::{Backend, Error, Launch};
 
 use crate::support::{Seat, as_pes_with, errors};
 
 fn start(seat: &Seat) -> gpucomm::Result<Context> {
-    seat.start_as(Context::builder().device(seat.device).timeout(seat.limit()).environment())
+    seat.start_as(ContextOptions::new().with_device(seat.device).with_timeout(seat.limit()).with_environment())
 }
 
 /// The library refuses to start, with this code.
@@ -116,7 +116,8 @@ fn a_launch_again_and_again() {
     as_pes_with(&[2], &variables, |seat| {
         for _ in 0..6 {
             let launch = Launch::from_env().unwrap();
-            let ctx = seat.start_as(Context::builder().launch(&launch).unwrap().timeout(seat.limit())).unwrap();
+            let ctx =
+                seat.start_as(ContextOptions::new().with_launch(&launch).unwrap().with_timeout(seat.limit())).unwrap();
             assert_eq!((ctx.pe(), ctx.n_pes()), (Pe(seat.pe), seat.n_pes));
             drop(ctx.alloc::<u32>(100).unwrap());
             assert!(ctx.close().unwrap().is_empty());

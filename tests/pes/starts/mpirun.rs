@@ -1,13 +1,13 @@
 //! Under `mpirun` of Open MPI: by the environment, and over communicators of MPI.
 
-use gpucomm::nvshmem::{Context, ContextBuilder, WATCHDOG_EXIT_CODE};
+use gpucomm::nvshmem::{ContextOptions, WATCHDOG_EXIT_CODE};
 use gpucomm::{Backend, Error};
 
 use super::works;
 use crate::support::{End, SIZES, Seat, errors, report, slower, under_mpirun};
 
-fn builder(seat: &Seat) -> ContextBuilder {
-    Context::builder().device(seat.device).timeout(seat.limit()).environment()
+fn options(seat: &Seat) -> ContextOptions {
+    ContextOptions::new().with_device(seat.device).with_timeout(seat.limit()).with_environment()
 }
 
 /// All PEs have come to the end of the test.
@@ -21,7 +21,7 @@ fn well(end: &End, size: usize) {
 fn by_mpi() {
     let body = |seat: &Seat| {
         for _ in 0..2 {
-            works(seat, seat.start_as(builder(seat)).unwrap());
+            works(seat, seat.start_as(options(seat)).unwrap());
         }
     };
     under_mpirun(&SIZES, &[("NVSHMEM_BOOTSTRAP", "MPI")], body, well);
@@ -32,7 +32,7 @@ fn by_mpi() {
 fn by_pmix() {
     let body = |seat: &Seat| {
         if gpucomm::backend() == Backend::Emulator {
-            works(seat, seat.start_as(builder(seat)).unwrap());
+            works(seat, seat.start_as(options(seat)).unwrap());
         }
     };
     under_mpirun(&[1, 3], &[("NVSHMEM_BOOTSTRAP_PMI", "PMIX")], body, well);
@@ -42,7 +42,7 @@ fn by_pmix() {
 #[test]
 fn without_a_word_of_mpi() {
     let body = |seat: &Seat| {
-        let started = seat.start_as(builder(seat));
+        let started = seat.start_as(options(seat));
         if seat.n_pes == 1 {
             return works(seat, started.unwrap());
         }
@@ -61,7 +61,7 @@ fn one_that_does_not_start() {
             std::thread::sleep(slower(20.0));
             return;
         }
-        let started = seat.start_as(builder(seat).timeout(slower(2.0)));
+        let started = seat.start_as(options(seat).with_timeout(slower(2.0)));
         panic!("PE 0 has not come: {started:?}");
     };
     under_mpirun(&[2], &[("NVSHMEM_BOOTSTRAP", "MPI")], body, |end, _| {
@@ -81,8 +81,8 @@ mod communicators {
         let (pe, n_pes) = (comm.rank() as usize, comm.size() as usize);
         let here = Seat { pe, n_pes, device: seat.device, exchange: seat.exchange.clone() };
         for _ in 0..2 {
-            let builder = Context::builder().device(seat.device).timeout(seat.limit());
-            works(&here, here.start_as(builder.mpi(comm).unwrap()).unwrap());
+            let options = ContextOptions::new().with_device(seat.device).with_timeout(seat.limit());
+            works(&here, here.start_as(options.with_mpi(comm).unwrap()).unwrap());
         }
     }
 
@@ -117,8 +117,8 @@ mod communicators {
         let body = |seat: &Seat| {
             let universe = mpi::initialize().unwrap();
             if seat.pe + 1 != seat.n_pes {
-                let builder = Context::builder().device(seat.device).timeout(slower(1.5));
-                let error = builder.mpi(&universe.world()).expect_err("the last one does not come");
+                let options = ContextOptions::new().with_device(seat.device).with_timeout(slower(1.5));
+                let error = options.with_mpi(&universe.world()).expect_err("the last one does not come");
                 assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             }
             println!("1 passed");

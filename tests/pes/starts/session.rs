@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use gpucomm::nvshmem::{Context, ContextBuilder};
+use gpucomm::nvshmem::ContextOptions;
 use gpucomm::{Error, NvshmemCode};
 
 use super::works;
@@ -20,8 +20,8 @@ fn address(seat: &Seat) -> SocketAddr {
     seat.gather(&own)[0].parse().unwrap()
 }
 
-fn builder(seat: &Seat, address: SocketAddr) -> ContextBuilder {
-    Context::builder().device(seat.device).timeout(seat.limit()).session(address, seat.pe, seat.n_pes)
+fn options(seat: &Seat, address: SocketAddr) -> ContextOptions {
+    ContextOptions::new().with_device(seat.device).with_timeout(seat.limit()).with_session(address, seat.pe, seat.n_pes)
 }
 
 fn short() -> Duration {
@@ -33,7 +33,7 @@ fn all_come_to_it_again_and_again() {
     as_pes(&SIZES, |seat| {
         let address = address(seat);
         for _ in 0..3 {
-            works(seat, seat.start_as(builder(seat, address)).unwrap());
+            works(seat, seat.start_as(options(seat, address)).unwrap());
         }
     });
 }
@@ -46,7 +46,7 @@ fn pe_0_comes_last() {
         if seat.pe == 0 {
             std::thread::sleep(slower(0.7));
         }
-        works(seat, seat.start_as(builder(seat, address)).unwrap());
+        works(seat, seat.start_as(options(seat, address)).unwrap());
     });
 }
 
@@ -55,24 +55,25 @@ fn pe_0_comes_last() {
 fn beside_an_exchange() {
     as_pes(&[1, 3], |seat| {
         let address = address(seat);
-        let builder = seat.builder().session(address, seat.pe, seat.n_pes);
-        works(seat, seat.start_as(builder).unwrap());
+        let options = seat.options().with_session(address, seat.pe, seat.n_pes);
+        works(seat, seat.start_as(options).unwrap());
     });
 }
 
 #[test]
 fn numbers_and_ports_that_there_are_none() {
     as_pes(&[1, 2], |seat| {
-        const INIT: &str = "ContextBuilder::init";
+        const INIT: &str = "Context::init";
         let address = address(seat);
-        let with =
-            |address, pe, n_pes| seat.start_as(Context::builder().device(seat.device).session(address, pe, n_pes));
+        let with = |address, pe, n_pes| {
+            seat.start_as(ContextOptions::new().with_device(seat.device).with_session(address, pe, n_pes))
+        };
         for (pe, n_pes) in [(2, 2), (0, 0), (usize::MAX, 3), (1, usize::MAX)] {
             errors::argument(with(address, pe, n_pes), INIT, "a PE below the number of PEs", &pe.to_string());
         }
         let none = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         errors::argument(with(none, seat.pe, seat.n_pes), INIT, "a port that all PEs know", "127.0.0.1:0");
-        works(seat, seat.start_as(builder(seat, address)).unwrap());
+        works(seat, seat.start_as(options(seat, address)).unwrap());
     });
 }
 
@@ -83,13 +84,13 @@ fn nobody_answers() {
         let address = address(seat);
         if seat.pe != 0 {
             let begin = Instant::now();
-            let error = seat.start_as(builder(seat, address).timeout(short())).expect_err("PE 0 does not come");
+            let error = seat.start_as(options(seat, address).with_timeout(short())).expect_err("PE 0 does not come");
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
             errors::names(&error, &[&address.to_string()]);
             assert!(begin.elapsed() < short() + slower(5.0), "{:?}", begin.elapsed());
         }
         seat.meet();
-        works(seat, seat.start_as(builder(seat, address)).unwrap());
+        works(seat, seat.start_as(options(seat, address)).unwrap());
     });
 }
 
@@ -100,14 +101,15 @@ fn one_does_not_come() {
         let address = address(seat);
         let last = seat.n_pes - 1;
         if seat.pe != last {
-            let error = seat.start_as(builder(seat, address).timeout(short())).expect_err("the last one does not come");
+            let error =
+                seat.start_as(options(seat, address).with_timeout(short())).expect_err("the last one does not come");
             assert!(matches!(error, Error::Timeout { .. } | Error::Departed { .. }), "{error:?}");
             if seat.pe == 0 {
                 errors::names(&error, &[&last.to_string()]);
             }
         }
         seat.meet();
-        works(seat, seat.start_as(builder(seat, address)).unwrap());
+        works(seat, seat.start_as(options(seat, address)).unwrap());
     });
 }
 
@@ -117,8 +119,9 @@ fn sizes_that_differ() {
     as_pes(&[2], |seat| {
         let address = address(seat);
         let n_pes = if seat.pe == 0 { 2 } else { 3 };
-        let builder = Context::builder().device(seat.device).timeout(short()).session(address, seat.pe, n_pes);
-        let error = seat.start_as(builder).expect_err("they differ");
+        let options =
+            ContextOptions::new().with_device(seat.device).with_timeout(short()).with_session(address, seat.pe, n_pes);
+        let error = seat.start_as(options).expect_err("they differ");
         if seat.pe == 0 {
             assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         } else {
@@ -133,11 +136,11 @@ fn an_address_that_somebody_else_has() {
     as_pes(&[1], |seat| {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let error = seat.start_as(builder(seat, address)).expect_err("it is taken");
+        let error = seat.start_as(options(seat, address)).expect_err("it is taken");
         assert!(matches!(error, Error::Exchange { .. }), "{error:?}");
         errors::names(&error, &[&address.to_string(), "in use"]);
         drop(listener);
-        works(seat, seat.start_as(builder(seat, address)).unwrap());
+        works(seat, seat.start_as(options(seat, address)).unwrap());
     });
 }
 

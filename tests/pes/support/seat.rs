@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpucomm::Device;
 use gpucomm::exchange::{Directory, Exchange};
-use gpucomm::nvshmem::{Context, ContextBuilder};
+use gpucomm::nvshmem::{Context, ContextOptions};
 
 use super::places::places_by;
 use super::slower::slower;
@@ -41,8 +41,8 @@ impl Seat {
     }
 
     /// How to start NVSHMEM here.
-    pub fn builder(&self) -> ContextBuilder {
-        Context::builder().device(self.device).exchange(&self.exchange).timeout(self.limit())
+    pub fn options(&self) -> ContextOptions {
+        ContextOptions::new().with_device(self.device).with_exchange(&self.exchange).with_timeout(self.limit())
     }
 
     /// How long calls may wait for others.
@@ -52,13 +52,13 @@ impl Seat {
 
     /// Starts it. Collective.
     pub fn start(&self) -> gpucomm::Result<Context> {
-        self.start_as(self.builder())
+        self.start_as(self.options())
     }
 
-    /// Starts it as `builder` says. Collective.
-    pub fn start_as(&self, builder: ContextBuilder) -> gpucomm::Result<Context> {
+    /// Starts it as `options` says. Collective.
+    pub fn start_as(&self, options: ContextOptions) -> gpucomm::Result<Context> {
         // SAFETY: all PEs of a test run it, and make the same calls in the same order, unless it is about what is compared.
-        unsafe { builder.init() }
+        unsafe { Context::init(&options) }
     }
 
     /// Waits for all others, without NVSHMEM.

@@ -145,7 +145,7 @@ fn a_barrier_with_a_dead_member() {
     as_pes_that_end(
         &[2, 3],
         |seat| {
-            let ctx = seat.start_as(seat.builder().timeout(slower(3.0))).unwrap();
+            let ctx = seat.start_as(seat.options().with_timeout(slower(3.0))).unwrap();
             if ctx.status() == gpucomm::nvshmem::Status::LimitedMpg {
                 std::process::exit(WATCHDOG_EXIT_CODE);
             }
@@ -173,7 +173,7 @@ fn a_barrier_with_a_dead_member() {
 fn a_collective_with_a_late_member() {
     as_pes(&[2, 3], |seat| {
         let limit = slower(2.0);
-        let ctx = seat.start_as(seat.builder().timeout(limit)).unwrap();
+        let ctx = seat.start_as(seat.options().with_timeout(limit)).unwrap();
         if ctx.status() == gpucomm::nvshmem::Status::LimitedMpg {
             ctx.close().unwrap();
             return;

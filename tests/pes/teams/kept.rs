@@ -18,7 +18,7 @@ fn all_pes_of_one_host_are_in_these() {
             assert_eq!(team.team_pe(Pe(n_pes)), None);
             let below = format!("a member below {n_pes}");
             errors::argument(team.world_pe(TeamPe(n_pes)), "Team::world_pe", &below, &n_pes.to_string());
-            assert_eq!(team.config().unwrap().num_contexts, None);
+            assert_eq!(team.config().unwrap().num_contexts(), None);
         }
         let alone = ctx.same_pe_of_node().unwrap();
         assert_eq!((alone.pe(), alone.n_pes(), alone.world_pe(TeamPe(0)).unwrap()), (TeamPe(0), 1, ctx.pe()));

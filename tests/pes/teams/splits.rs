@@ -17,7 +17,7 @@ fn strided_splits_have_the_members_that_were_asked_for() {
             return;
         }
         let mut world = here.ctx.world().unwrap();
-        let config = TeamConfig::default().num_contexts(1);
+        let config = TeamConfig::default().with_num_contexts(1);
         // One member has no stride, were it larger than what the library takes.
         for stride in [usize::MAX, 1 << 31, 1 << 32] {
             let one = world.split_strided(TeamPe(0), stride, 1, &config).unwrap();
@@ -39,7 +39,7 @@ fn strided_splits_have_the_members_that_were_asked_for() {
                 assert_eq!(one.is_some(), team.pe() == last);
                 if let Some(one) = one {
                     assert_eq!(members(&one), [*expected.last().unwrap()]);
-                    assert_eq!(one.config().unwrap().num_contexts, None);
+                    assert_eq!(one.config().unwrap().num_contexts(), None);
                 }
             }
         }
@@ -82,7 +82,7 @@ fn members_that_there_are_not_are_refused_by_all() {
             let got = format!("{size} from {start} on by {stride}");
             errors::argument(split, "Team::split_strided", "a stride of at least 1", &got);
         }
-        let config = TeamConfig::default().num_contexts(usize::MAX);
+        let config = TeamConfig::default().with_num_contexts(usize::MAX);
         let split = world.split_strided(TeamPe(0), 1, 1, &config);
         errors::argument(split, "Team::split_strided", "fits a C int", &usize::MAX.to_string());
     });
@@ -104,7 +104,7 @@ fn members_that_ask_for_different_teams_are_told_who_differs() {
         let Error::Disagreement { rank, peer, expected, got, .. } = &error else { panic!("{error:?}") };
         assert_eq!((*rank, *peer), (last, 0), "{error}");
         assert!(expected.contains("2 members from 0 on by 1") && got.contains("1 members"), "{error}");
-        let config = if seat.pe == last { TeamConfig::default().num_contexts(3) } else { TeamConfig::default() };
+        let config = if seat.pe == last { TeamConfig::default().with_num_contexts(3) } else { TeamConfig::default() };
         let error = world.split_strided(TeamPe(0), 1, 2, &config).unwrap_err();
         let Error::Disagreement { expected, got, .. } = &error else { panic!("{error:?}") };
         assert_eq!(got, &format!("{expected}, for 3 contexts"), "{error}");

@@ -66,7 +66,7 @@ fn graph(device: Device) -> Result<()> {
 /// A clique that starts, works, and ends while others cannot.
 fn clique(repeat: &str, devices: &[Device], rng: &mut Rng) {
     let (limit, patient) = (slower(TIMEOUT), slower(PATIENT));
-    let options = InitOptions { timeout: patient, ..InitOptions::default() };
+    let options = InitOptions::new().with_timeout(patient);
     let clique = within(repeat, "the start of a clique", patient, || Clique::init_all_with(devices, &options));
     let clique = clique.expect("a clique beside work that is stuck");
     let sums = within(repeat, "a sum", patient, || {
@@ -91,7 +91,7 @@ fn clique(repeat: &str, devices: &[Device], rng: &mut Rng) {
 pub fn world(batch: &Batch, rng: &mut Rng) {
     let (repeat, limit) = (batch.repeat(batch.first), slower(TIMEOUT));
     let devices = &places()[..batch.ranks];
-    let world = World::with(devices, WorldOptions { timeout: slower(PATIENT), ..WorldOptions::default() });
+    let world = World::new_with(devices, &WorldOptions::new().with_timeout(slower(PATIENT)));
     let world = world.expect("a world");
     let streams: Vec<_> = devices.iter().map(|device| Stream::new(*device).expect("a stream")).collect();
     let sums = |len: usize| {

@@ -56,8 +56,7 @@ impl Step for Another {
         let (me, stream) = (rank.number(), rank.stream(&self.streams));
         let id = id(rank.comm, self.maker, stream)?;
         let Some(place) = self.who.iter().position(|&one| one == me) else { return Ok(()) };
-        let options =
-            InitOptions { timeout: rank.comm.timeout(), config: self.settings.config(), ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(rank.comm.timeout()).with_config(self.settings.config());
         let (device, size) = (rank.comm.device(), self.who.len());
         // SAFETY: the ranks of a program do the same on all communicators, as far as they come.
         let mut other = unsafe { Communicator::init_rank_with(device, size, &id, place, &options)? };

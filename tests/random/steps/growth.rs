@@ -59,11 +59,10 @@ impl Step for Grow {
         let (me, stream) = (rank.number(), rank.stream(&self.streams));
         let [first, more] = &self.who;
         let place = first.iter().position(|&one| one == me);
-        let options =
-            InitOptions { timeout: rank.comm.timeout(), config: self.settings.config(), ..InitOptions::default() };
+        let options = InitOptions::new().with_timeout(rank.comm.timeout()).with_config(self.settings.config());
         let part = if rank.together {
             // A key is the place in the part.
-            rank.comm.split_with(place.map(|_| 0), place.unwrap_or_default(), &options.config)?
+            rank.comm.split_with(place.map(|_| 0), place.unwrap_or_default(), &self.settings.config())?
         } else {
             // Made by itself, it is configured by nothing else, as those are that come.
             let (device, id) = (rank.comm.device(), id(rank.comm, first[self.host], stream)?);

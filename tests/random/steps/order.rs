@@ -44,7 +44,9 @@ impl Step for NewStream {
     fn run(&self, rank: &mut Rank<'_>) -> Result<()> {
         let (device, which, kind) = (rank.comm.device(), self.which[rank.number()], self.kinds[rank.number()]);
         let new = match kind {
-            Kind::Special => Stream::with_options(device, StreamOptions { non_blocking: false, priority: -3 })?,
+            Kind::Special => {
+                Stream::new_with(device, &StreamOptions::new().with_non_blocking(false).with_priority(-3))?
+            }
             Kind::Clone => rank.streams[(which + 1) % STREAMS].clone(),
             Kind::Plain | Kind::Forget => Stream::new(device)?,
         };

@@ -31,7 +31,7 @@ pub fn describe() -> Value {
         let runs = running.as_ref().is_ok_and(|&version| has(version));
         let avoided = name == WINDOWS && running.as_ref().is_ok_and(|&version| windows_are_avoided(version));
         let says = match (runs, has(built)) {
-            (true, true) if avoided => format!("only with Config::force_windows: known bug {ENDLESS}"),
+            (true, true) if avoided => format!("only with Config::with_force_windows: known bug {ENDLESS}"),
             (true, true) => there.to_owned(),
             // The running library has it, but its declarations were not there to build against.
             (true, false) => format!("build against NCCL {major}.{minor} or newer to use it"),

@@ -24,7 +24,7 @@ pub mod team;
 mod threads;
 mod timing;
 
-use gpucomm::nccl::InitOptions;
+use gpucomm::nccl::{Config, InitOptions};
 use gpucomm::{Device, Launch};
 use serde_json::Value;
 
@@ -77,16 +77,16 @@ fn enough_devices(ranks: usize) -> Result<usize> {
 
 /// How communicators are made: as nccl-tests makes them, so that the two can be compared.
 fn init_options(way: Way) -> InitOptions {
-    let options = InitOptions::default();
+    let config = Config::new();
     #[cfg(nccl_ge_2_28)]
-    let options = InitOptions { config: options.config.nvlink_centric_sched(true), ..options };
+    let config = config.with_nvlink_centric_sched(true);
     if way.buffers != Buffers::Windows {
-        return options;
+        return InitOptions::new().with_config(config);
     }
     // SAFETY: one operation runs in windows, so no collective follows messages in them; and after a failure no memory is used again, as
     // the process ends.
-    let config = unsafe { options.config.force_windows() };
-    InitOptions { config, ..options }
+    let config = unsafe { config.with_force_windows() };
+    InitOptions::new().with_config(config)
 }
 
 /// What runs underneath, in words.

@@ -60,10 +60,10 @@ mod get_from_a_view {
 mod init_without_unsafe {
     //! That all PEs make the same collective calls is a promise.
     use gpucomm::Result;
-    use gpucomm::nvshmem::{Context, ContextUniqueId};
+    use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
 
     fn start(id: &ContextUniqueId) -> Result<Context> {
-        Context::builder().unique_id(id, 0, 1).init()
+        Context::init(&ContextOptions::new().with_unique_id(id, 0, 1))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What each PE does: starts, measures row after row, and ends.
 
-use gpucomm::nvshmem::{Context, ContextUniqueId};
+use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
 use gpucomm::{Device, ElementKind, bf16, f16};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub fn run(options: &NvshmemOptions, peers: &dyn Peers, device: Device, pe: usiz
         .ok_or_else(|| Failure::run("PE 0 sent something that is no unique id"))?;
     let infos = peers.exchange(RankInfo::new(pe, device)?.json())?;
     // SAFETY: all PEs run this program, started with the same arguments: they make the same calls in the same order.
-    let ctx = unsafe { Context::builder().device(device).unique_id(&id, pe, n_pes).init() }?;
+    let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, pe, n_pes)) }?;
     let setup = Setup {
         options,
         libraries: libraries()?,

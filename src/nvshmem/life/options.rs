@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+#[cfg(doc)]
 use super::context::Context;
 use super::unique_id::ContextUniqueId;
 use crate::cuda::Device;
@@ -13,20 +14,24 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::exchange::Exchange;
 
-/// How a [`Context`] is to be started: on which device, and how the PEs find each other. Made by [`Context::builder`].
+/// How a [`Context`] is to be started: on which device, and how the PEs find each other. [`Context::init`] takes them.
 ///
 /// ```
 /// use std::time::Duration;
 ///
 /// use gpucomm::Device;
-/// use gpucomm::nvshmem::{Context, ContextUniqueId};
+/// use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
 ///
 /// # fn main() -> gpucomm::Result<()> {
 /// // Made by one PE, and sent to all the others.
 /// let id = ContextUniqueId::new()?;
-/// let builder = Context::builder().device(Device::new(0)?).unique_id(&id, 0, 1).timeout(Duration::from_secs(30)).watchdog(true);
+/// let options = ContextOptions::new()
+///     .with_device(Device::new(0)?)
+///     .with_unique_id(&id, 0, 1)
+///     .with_timeout(Duration::from_secs(30))
+///     .with_watchdog(true);
 /// // SAFETY: all PEs run this program, so all make the same collective calls in the same order.
-/// let ctx = unsafe { builder.init()? };
+/// let ctx = unsafe { Context::init(&options)? };
 /// ctx.close()?;
 /// # Ok(())
 /// # }
@@ -38,30 +43,31 @@ use crate::exchange::Exchange;
 ///
 /// | started by | how | number on the host |
 /// |---|---|---|
-/// | `mpirun`, any MPI | `mpi`, with the feature of that name | `MpiPlace::local_rank` |
-/// | `mpirun` of Open MPI | [`environment`](Self::environment), `NVSHMEM_BOOTSTRAP=MPI` | `OMPI_COMM_WORLD_LOCAL_RANK` |
-/// | `mpiexec` of MPICH (Hydra) | `environment` | `MPI_LOCALRANKID` |
-/// | `srun --mpi=pmi2` | `environment`, `NVSHMEM_BOOTSTRAP_PMI=PMI-2` | `SLURM_LOCALID` |
-/// | `srun --mpi=pmix` | `environment`, `NVSHMEM_BOOTSTRAP_PMI=PMIX` | `SLURM_LOCALID` |
-/// | anything that gives numbers | [`session`](Self::session), with an address of PE 0's host | as it says |
+/// | `mpirun`, any MPI | `with_mpi`, with the feature of that name | `MpiPlace::local_rank` |
+/// | `mpirun` of Open MPI | [`with_environment`](Self::with_environment), `NVSHMEM_BOOTSTRAP=MPI` | `OMPI_COMM_WORLD_LOCAL_RANK` |
+/// | `mpiexec` of MPICH (Hydra) | `with_environment` | `MPI_LOCALRANKID` |
+/// | `srun --mpi=pmi2` | `with_environment`, `NVSHMEM_BOOTSTRAP_PMI=PMI-2` | `SLURM_LOCALID` |
+/// | `srun --mpi=pmix` | `with_environment`, `NVSHMEM_BOOTSTRAP_PMI=PMIX` | `SLURM_LOCALID` |
+/// | anything that gives numbers | [`with_session`](Self::with_session), with an address of PE 0's host | as it says |
 ///
 /// Without those variables the library looks for PMI, and where there is none starts as the only PE: so would each process of Open MPI's `mpirun`, for which
-/// [`init`](Self::init) is an error therefore.
+/// [`Context::init`] is an error therefore.
 ///
 /// ```no_run
-/// # use gpucomm::nvshmem::Context;
+/// # use gpucomm::nvshmem::{Context, ContextOptions};
 /// # use gpucomm::Device;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // NVSHMEM_BOOTSTRAP=MPI mpirun -n 4 program
 /// let device = Device::new(std::env::var("OMPI_COMM_WORLD_LOCAL_RANK")?.parse()?)?;
 /// // SAFETY: all PEs run this program.
-/// let ctx = unsafe { Context::builder().device(device).environment().init()? };
+/// let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_environment())? };
 /// # ctx.close()?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct ContextBuilder {
+#[must_use]
+pub struct ContextOptions {
     pub(super) device: Option<Device>,
     pub(super) bootstrap: Option<Bootstrap>,
     pub(super) exchange: Option<Exchange>,
@@ -91,21 +97,14 @@ pub(super) enum Bootstrap {
     Running,
 }
 
-impl Context {
-    /// How NVSHMEM is to be started.
-    pub fn builder() -> ContextBuilder {
-        ContextBuilder::new()
-    }
-}
-
-impl ContextBuilder {
-    fn new() -> Self {
+impl ContextOptions {
+    /// Returns options without a way for PEs to find each other, which one of the methods sets.
+    pub fn new() -> Self {
         Self { device: None, bootstrap: None, exchange: None, timeout: None, watchdog: true }
     }
 
     /// The device of this PE. Without it, that which is current on the calling thread.
-    #[must_use]
-    pub fn device(mut self, device: Device) -> Self {
+    pub fn with_device(mut self, device: Device) -> Self {
         self.device = Some(device);
         self
     }
@@ -116,32 +115,30 @@ impl ContextBuilder {
     }
 
     /// PEs find each other by an id that one of them has made: this is PE `pe` of `n_pes`.
-    #[must_use]
-    pub fn unique_id(mut self, id: &ContextUniqueId, pe: usize, n_pes: usize) -> Self {
+    pub fn with_unique_id(mut self, id: &ContextUniqueId, pe: usize, n_pes: usize) -> Self {
         self.bootstrap = Some(Bootstrap::ContextUniqueId { id: *id, pe, n_pes });
         self
     }
 
-    /// Ranks of `exchange` become PEs: the id goes over it, and so does who is missing, for the [watchdog](Self::watchdog).
+    /// Ranks of `exchange` become PEs: the id goes over it, and so does who is missing, for the [watchdog](Self::with_watchdog).
     ///
     /// ```
-    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::nvshmem::{Context, ContextOptions};
     /// # use gpucomm::Device;
     /// # use gpucomm::exchange::{Exchange, Threads};
     /// # fn main() -> gpucomm::Result<()> {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
-    /// let builder = Context::builder().device(Device::new(0)?).exchange(&exchange);
+    /// let options = ContextOptions::new().with_device(Device::new(0)?).with_exchange(&exchange);
     /// // SAFETY: all PEs run this program.
-    /// let ctx = unsafe { builder.init()? };
+    /// let ctx = unsafe { Context::init(&options)? };
     /// assert_eq!((ctx.pe().0, ctx.n_pes()), (exchange.rank(), exchange.size()));
     /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// With another way to start, for example [`unique_id`](Self::unique_id) after it, the exchange is for the watchdog only.
-    #[must_use]
-    pub fn exchange(mut self, exchange: &Exchange) -> Self {
+    /// With another way to start, for example [`with_unique_id`](Self::with_unique_id) after it, the exchange is for the watchdog only.
+    pub fn with_exchange(mut self, exchange: &Exchange) -> Self {
         self.exchange = Some(exchange.clone());
         self.bootstrap.get_or_insert(Bootstrap::Exchange);
         self
@@ -156,61 +153,59 @@ impl ContextBuilder {
     /// The library keeps these PEs when the context ends: later ones of this process start by the environment too, which is not read again.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::nvshmem::{Context, ContextOptions};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// // SAFETY: all PEs run this program.
-    /// let ctx = unsafe { Context::builder().device(Device::new(0)?).environment().init()? };
+    /// let ctx = unsafe { Context::init(&ContextOptions::new().with_device(Device::new(0)?).with_environment())? };
     /// assert_eq!(ctx.n_pes(), 1);
     /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
-    pub fn environment(mut self) -> Self {
+    pub fn with_environment(mut self) -> Self {
         self.bootstrap = Some(Bootstrap::Environment);
         self
     }
 
     /// PEs find each other at an address that all of them know, where PE 0 answers while they start: the id goes over it, so that nothing has to be sent before. As
-    /// [`exchange`](Self::exchange) with a [`TcpPlace`](crate::exchange::TcpPlace), which ends when all have the id.
+    /// [`with_exchange`](Self::with_exchange) with a [`TcpPlace`](crate::exchange::TcpPlace), which ends when all have the id.
     ///
     /// Not the session of the library (`NVSHMEM_BOOTSTRAP_UID_SESSION_ID`), which is the address that the library itself uses, with an id that has to be sent all
     /// the same.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::nvshmem::{Context, ContextOptions};
     /// # use gpucomm::Device;
     /// # fn main() -> gpucomm::Result<()> {
     /// # let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     /// # let (address, pe, n_pes) = (listener.local_addr().expect("an address"), 0, 1);
     /// # drop(listener);
-    /// let builder = Context::builder().device(Device::new(0)?).session(address, pe, n_pes);
+    /// let options = ContextOptions::new().with_device(Device::new(0)?).with_session(address, pe, n_pes);
     /// // SAFETY: all PEs run this program.
-    /// let ctx = unsafe { builder.init()? };
+    /// let ctx = unsafe { Context::init(&options)? };
     /// # ctx.close()?;
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// Then [`init`](Self::init) is [`Error::Timeout`] where not all PEs come, or PE 0 does not answer; [`Error::Exchange`] where the address cannot be listened at, and
+    /// Then [`Context::init`] is [`Error::Timeout`] where not all PEs come, or PE 0 does not answer; [`Error::Exchange`] where the address cannot be listened at, and
     /// where PEs differ in how many they are.
-    #[must_use]
-    pub fn session(mut self, address: SocketAddr, pe: usize, n_pes: usize) -> Self {
+    pub fn with_session(mut self, address: SocketAddr, pe: usize, n_pes: usize) -> Self {
         self.bootstrap = Some(Bootstrap::Session { address, pe, n_pes });
         self
     }
 
-    /// Ranks of an MPI communicator become PEs, whatever MPI it is: as [`exchange`](Self::exchange), with one over `comm`. Collective over `comm`.
+    /// Ranks of an MPI communicator become PEs, whatever MPI it is: as [`with_exchange`](Self::with_exchange), with one over `comm`. Collective over `comm`.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::Context;
+    /// # use gpucomm::nvshmem::{Context, ContextOptions};
     /// # use gpucomm::Device;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let universe = mpi::initialize().ok_or("MPI runs already")?;
-    /// let builder = Context::builder().device(Device::new(0)?).mpi(&universe.world())?;
+    /// let options = ContextOptions::new().with_device(Device::new(0)?).with_mpi(&universe.world())?;
     /// // SAFETY: all ranks of the communicator run this program.
-    /// let ctx = unsafe { builder.init()? };
+    /// let ctx = unsafe { Context::init(&options)? };
     /// # ctx.close()?;
     /// # Ok(())
     /// # }
@@ -219,16 +214,16 @@ impl ContextBuilder {
     /// # Errors
     /// As [`MpiPlace::new_timeout`](crate::exchange::MpiPlace::new_timeout), and as its `join`.
     #[cfg(feature = "mpi")]
-    pub fn mpi(self, comm: &mpi::topology::SimpleCommunicator) -> Result<Self> {
+    pub fn with_mpi(self, comm: &mpi::topology::SimpleCommunicator) -> Result<Self> {
         let exchange = crate::exchange::MpiPlace::new_timeout(comm, self.limit())?.join()?;
-        Ok(self.exchange(&exchange))
+        Ok(self.with_exchange(&exchange))
     }
 
     /// Somebody else, a library in C for example, has started NVSHMEM in this process, and will finalize it.
     /// [`Context::close`] leaves it running.
     ///
     /// ```
-    /// # use gpucomm::nvshmem::{Context, ContextUniqueId};
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
     /// # use gpucomm::{Device, Stream, sys};
     /// # use std::mem::{MaybeUninit, transmute};
     /// # fn main() -> gpucomm::Result<()> {
@@ -244,7 +239,7 @@ impl ContextBuilder {
     /// #     sys::nvshmemx_hostlib_init_attr(sys::NVSHMEMX_INIT_WITH_UNIQUEID, attr.as_mut_ptr());
     /// # }
     /// // SAFETY: all PEs run this program, and the library runs for as long as the context is there.
-    /// let ctx = unsafe { Context::builder().device(device).attach().init()? };
+    /// let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_attached())? };
     /// assert_eq!(ctx.n_pes(), 1);
     /// ctx.close()?;
     /// # // SAFETY: it still runs, and there is no context.
@@ -252,16 +247,14 @@ impl ContextBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
-    pub fn attach(mut self) -> Self {
+    pub fn with_attached(mut self) -> Self {
         self.bootstrap = Some(Bootstrap::Running);
         self
     }
 
     /// How long calls wait for other PEs. Without it, [`default_timeout`](crate::default_timeout). A call that gives up then asks the exchange who is missing,
     /// for a quarter of that time at most.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
@@ -269,7 +262,7 @@ impl ContextBuilder {
     /// Whether a watchdog ends the process where a call waits within the library for longer than the timeout. It is on unless told not to be.
     ///
     /// NVSHMEM waits for other PEs for ever, and nothing gets a thread out of it. So the watchdog, a thread of its own, writes to stderr who is
-    /// missing, as far as the [exchange](Self::exchange) knows, and ends the process with
+    /// missing, as far as the [exchange](Self::with_exchange) knows, and ends the process with
     /// [`WATCHDOG_EXIT_CODE`](crate::nvshmem::WATCHDOG_EXIT_CODE), without exit handlers, as those would wait too.
     ///
     /// While a call waits, the watchdog asks the exchange which PEs have ended, and which have given up a call in which all meet. As soon as one of
@@ -280,8 +273,7 @@ impl ContextBuilder {
     /// Also without a watchdog, the context keeps the exchange, so that its end is not that of the PE, and tells the others by it if this PE gives up or
     /// finalizes. A PE that comes to a meeting later than about half a second after the one before asks the exchange whether the others have given up on it: that is
     /// [`Error::Exchange`](crate::Error::Exchange), and the end of the context, if the store does not answer.
-    #[must_use]
-    pub fn watchdog(mut self, on: bool) -> Self {
+    pub fn with_watchdog(mut self, on: bool) -> Self {
         self.watchdog = on;
         self
     }
@@ -296,5 +288,11 @@ impl ContextBuilder {
 
     pub(super) fn limit(&self) -> Duration {
         self.timeout.unwrap_or_else(default_timeout)
+    }
+}
+
+impl Default for ContextOptions {
+    fn default() -> Self {
+        Self::new()
     }
 }
