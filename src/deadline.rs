@@ -125,7 +125,6 @@ impl Deadline {
     }
 
     /// How long the whole wait may last.
-    #[cfg(feature = "nvshmem")]
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }

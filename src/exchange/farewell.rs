@@ -20,13 +20,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Answers that take less than this do not count: a store of many ends is not late for that.
-const SLOW: Duration = Duration::from_millis(50);
+const SLOW: Duration = Duration::from_millis(20);
+
+/// How long ends that follow each other wait for all stores together.
+const OF_ALL: Duration = Duration::from_secs(2);
 
 /// After this time without a slow answer, an end has its whole time again.
 const RECENT: Duration = Duration::from_secs(2);
 
 /// What the ends of this process have waited for slow stores. Ends run on several threads, also those of one drop.
-static SLOW_STORES: Mutex<Vec<SlowStore>> = Mutex::new(Vec::new());
+static SLOW_STORES: SlowStores = SlowStores(Mutex::new(Vec::new()));
+
+struct SlowStores(Mutex<Vec<SlowStore>>);
 
 /// A store for which ends have waited within [`RECENT`].
 struct SlowStore {
@@ -36,24 +41,34 @@ struct SlowStore {
     last: Instant,
 }
 
-/// How long the next end of this `store` waits, which waits `within` for a store that answers. All ends that follow each
-/// other wait about twice as long as one of them alone.
-fn time_left(store: usize, within: Duration) -> Duration {
-    let stores = SLOW_STORES.lock();
-    let slow = stores.iter().find(|slow| slow.store == store && slow.last.elapsed() < RECENT);
-    let waited = slow.map_or(Duration::ZERO, |slow| slow.waited);
-    let floor = if waited < 2 * within { AGAIN.min(within) } else { Duration::ZERO };
-    within.saturating_sub(waited).max(floor)
-}
+impl SlowStores {
+    /// How long the next end of this `store` waits, which waits `within` for a store that answers. All ends that follow
+    /// each other wait about twice as long as one of them alone, and [`OF_ALL`] for all stores together.
+    fn time_left(&self, store: usize, within: Duration) -> Duration {
+        let stores = self.0.lock();
+        let recent = || stores.iter().filter(|slow| slow.last.elapsed() < RECENT);
+        let waited = recent().find(|slow| slow.store == store).map_or(Duration::ZERO, |slow| slow.waited);
+        let of_all: Duration = recent().map(|slow| slow.waited).sum();
+        let floor = if waited >= 2 * within {
+            Duration::ZERO
+        } else if of_all >= OF_ALL {
+            // A store that answers at once does so within this.
+            SLOW
+        } else {
+            AGAIN
+        };
+        within.saturating_sub(waited).min(OF_ALL.saturating_sub(of_all)).max(floor.min(within))
+    }
 
-/// An end has waited for this `store`.
-fn record_wait(store: usize, waited: Duration) {
-    let mut stores = SLOW_STORES.lock();
-    stores.retain(|slow| slow.last.elapsed() < RECENT);
-    let last = Instant::now();
-    match stores.iter_mut().find(|slow| slow.store == store) {
-        Some(slow) => *slow = SlowStore { store, waited: slow.waited + waited, last },
-        None => stores.push(SlowStore { store, waited, last }),
+    /// An end has waited for this `store`.
+    fn record_wait(&self, store: usize, waited: Duration) {
+        let mut stores = self.0.lock();
+        stores.retain(|slow| slow.last.elapsed() < RECENT);
+        let last = Instant::now();
+        match stores.iter_mut().find(|slow| slow.store == store) {
+            Some(slow) => *slow = SlowStore { store, waited: slow.waited + waited, last },
+            None => stores.push(SlowStore { store, waited, last }),
+        }
     }
 }
 
@@ -73,13 +88,17 @@ impl Telling {
     /// Waits until they are told, but no longer than `within`. Ends that follow each other share that time if the store
     /// answers slowly. A store that answers that it is late has used all of it, since `tell` often has the same limit.
     pub(crate) fn wait(self, within: Duration) {
+        self.wait_among(&SLOW_STORES, within);
+    }
+
+    fn wait_among(self, slow_stores: &SlowStores, within: Duration) {
         let Some((store, is_told)) = self.0 else { return };
         let begin = Instant::now();
-        let told = is_told.recv_timeout(time_left(store, within));
+        let told = is_told.recv_timeout(slow_stores.time_left(store, within));
         let is_late = matches!(told, Ok(Err(Error::Timeout { .. })));
         let waited = if is_late { within.max(begin.elapsed()) } else { begin.elapsed() };
         if waited >= SLOW {
-            record_wait(store, waited);
+            slow_stores.record_wait(store, waited);
         }
     }
 }
@@ -103,6 +122,7 @@ mod tests {
 
     #[test]
     fn only_the_first_end_waits() {
+        let stores = SlowStores(Mutex::new(Vec::new()));
         let (open, opened) = channel::<()>();
         let opened = std::sync::Arc::new(Mutex::new(opened));
         let within = Duration::from_secs(1);
@@ -113,7 +133,7 @@ mod tests {
                 let _ = opened.lock().recv();
                 Ok(())
             };
-            tell(1, stalls).wait(within);
+            tell(1, stalls).wait_among(&stores, within);
         }
         let took = begin.elapsed();
         assert!(within <= took && took < 2 * within, "{took:?}");
@@ -125,7 +145,7 @@ mod tests {
             *other.lock() = true;
             Ok(())
         };
-        tell(2, slow).wait(Duration::from_secs(20));
+        tell(2, slow).wait_among(&stores, Duration::from_secs(20));
         assert!(*answered.lock());
         drop(open);
     }
@@ -133,6 +153,7 @@ mod tests {
     /// A store that answers slowly, and never late, holds up many ends hardly longer than one that does not answer.
     #[test]
     fn ends_share_the_time_for_a_slow_store() {
+        let stores = SlowStores(Mutex::new(Vec::new()));
         let within = Duration::from_millis(500);
         let begin = Instant::now();
         for _ in 0..40 {
@@ -140,27 +161,49 @@ mod tests {
                 thread::sleep(within / 2);
                 Ok(())
             };
-            tell(4, slow).wait(within);
+            tell(4, slow).wait_among(&stores, within);
         }
         let took = begin.elapsed();
         assert!(within <= took && took < 4 * within, "{took:?}");
         thread::sleep(RECENT);
-        assert_eq!(time_left(4, within), within, "it has been idle since");
+        assert_eq!(stores.time_left(4, within), within, "it has been idle since");
+    }
+
+    /// Each end has a store of its own, none of which answers.
+    #[test]
+    fn ends_share_the_time_for_many_slow_stores() {
+        let stores = SlowStores(Mutex::new(Vec::new()));
+        let within = Duration::from_secs(1);
+        let (open, opened) = channel::<()>();
+        let opened = std::sync::Arc::new(Mutex::new(opened));
+        let begin = Instant::now();
+        for store in 100..130 {
+            let opened = std::sync::Arc::clone(&opened);
+            let stalls = move || {
+                let _ = opened.lock().recv();
+                Ok(())
+            };
+            tell(store, stalls).wait_among(&stores, within);
+        }
+        let took = begin.elapsed();
+        assert!(took < 2 * OF_ALL, "{took:?}");
+        drop(open);
     }
 
     /// The limit of the question is that of the wait, and whichever of them ends first, the store is late.
     #[test]
     fn an_end_whose_question_was_too_late_makes_the_next_one_short() {
+        let stores = SlowStores(Mutex::new(Vec::new()));
         let within = Duration::from_secs(1);
         let late = || Err(Deadline::after(Duration::ZERO).error("test", "a store".to_owned()));
-        tell(3, late).wait(within);
+        tell(3, late).wait_among(&stores, within);
         let begin = Instant::now();
         let (open, opened) = channel::<()>();
         let stalls = move || {
             let _ = opened.recv();
             Ok(())
         };
-        tell(3, stalls).wait(within);
+        tell(3, stalls).wait_among(&stores, within);
         assert!(begin.elapsed() < within, "{:?}", begin.elapsed());
         drop(open);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::store::{MAX_KEYS, MAX_NAME, Swap, check_rank, check_value};
 use super::view::{GRACE, LOOK, View, patiently};
-use crate::deadline::{Deadline, default_timeout};
+use crate::deadline::{Deadline, backoff, default_timeout};
 use crate::error::{Error, Result};
 
 /// A connection between ranks outside NCCL; see the [module](super).
@@ -73,6 +73,26 @@ impl Exchange {
     /// Returns the error with which this rank waits no longer for the others.
     pub(crate) fn refusal(&self) -> Option<Error> {
         self.refusal.as_ref().and_then(|Refusal(refusal)| refusal())
+    }
+
+    /// Repeats a request that a slow store has not answered, each time for a short while, until the deadline passes or this
+    /// exchange refuses.
+    pub(super) fn persist<T>(&self, deadline: &Deadline, ask: impl Fn(Duration) -> Result<T>) -> Result<T> {
+        let mut round = 0u32;
+        loop {
+            let late = match ask(deadline.remaining().min(GRACE)) {
+                Err(late @ Error::Timeout { .. }) => late,
+                answer => return answer,
+            };
+            if let Some(error) = self.refusal() {
+                return Err(error);
+            }
+            if deadline.expired() {
+                return Err(late);
+            }
+            backoff(round);
+            round = round.saturating_add(1);
+        }
     }
 
     /// The number of this rank.

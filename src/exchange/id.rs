@@ -82,7 +82,8 @@ impl Exchange {
         };
         let vote = exchange.vote_on(matter, ballot);
         let ready = ready?;
-        let vote = vote?;
+        // A store that is slow does not hide why this rank waits no longer.
+        let vote = vote.map_err(|error| self.refusal().unwrap_or(error))?;
         if vote.unanimous() {
             return Ok(ready);
         }

@@ -7,7 +7,7 @@ use super::digest::digest;
 use super::handle::Exchange;
 use super::store::{Swap, check_rank};
 use super::view::{Came, GRACE};
-use super::vote::{decide, unreadable};
+use super::vote::unreadable;
 use super::wire::{Reader, Writer};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -152,7 +152,7 @@ impl Exchange {
             Some(error) => Err(error),
             None => Ok(!came.contains(&Came::NotYet)),
         };
-        let bytes = decide(&self.view, &verdict, &keys, &deadline, is_over, |_| {
+        let bytes = self.decide(&verdict, &keys, &deadline, is_over, |_| {
             // Reads the keys once more: a rank may have withdrawn since this one has read its key.
             let came = self.view.await_keys(&keys, &Deadline::after(GRACE), |_| Ok(true))?;
             let ranks = (0..came.len()).filter(|rank| matches!(&came[*rank], Came::Value(said) if said.is_empty()));

@@ -134,43 +134,68 @@ impl View {
         mut enough: impl FnMut(&[Came]) -> Result<bool>,
     ) -> Result<Vec<Came>> {
         let mut came = vec![Came::NotYet; keys.len()];
-        let mut first = true;
+        let (mut look, mut in_vain) = (FIRST_LOOK, 0u32);
         loop {
-            let left = deadline.remaining();
-            let look = if first { FIRST_LOOK } else { LOOK };
-            first = false;
-            if let Some(key) = combined {
-                match self.await_combined(key, look, deadline)? {
-                    Some(bytes) => match combine::split(&bytes, keys.len()) {
-                        Some(values) => return Ok(values.iter().map(|value| Came::Value(value.to_vec())).collect()),
-                        // All members have set their keys.
-                        None => combined = None,
-                    },
-                    None => self.look(keys, &mut came, Duration::ZERO, deadline)?,
-                }
-            }
-            if combined.is_none() {
-                self.look(keys, &mut came, left.min(look), deadline)?;
-            }
-            if came.iter().all(|came| matches!(came, Came::Value(_))) {
-                return Ok(came);
-            }
+            let asked = self.ask(keys, &mut combined, &mut came, look, deadline);
+            look = LOOK;
             // Check the deadline before asking for the ends. If it passes in between, the loop reads the keys once
             // more, and so sees everything that was set before an end.
             let up = deadline.expired();
-            let ends = self.ends(keys, &came, deadline)?;
-            if ends.iter().any(Option::is_some) {
-                self.look(keys, &mut came, Duration::ZERO, deadline)?;
-                for (came, end) in came.iter_mut().zip(ends) {
-                    if let (Came::NotYet, Some(how)) = (&*came, end) {
-                        *came = Came::Ended(how);
-                    }
+            let late = match asked {
+                Ok(()) if came.iter().all(|came| matches!(came, Came::Value(_))) => return Ok(came),
+                Ok(()) => self.mark_ended(keys, &mut came).err(),
+                Err(error) => Some(error),
+            };
+            match late {
+                None => in_vain = 0,
+                // The store is slow. The caller may not want to wait for it.
+                Some(Error::Timeout { .. }) if !up => {
+                    backoff(in_vain);
+                    in_vain = in_vain.saturating_add(1);
                 }
+                Some(error) => return Err(error),
             }
             if up || enough(&came)? {
                 return Ok(came);
             }
         }
+    }
+
+    /// Asks the store once for the missing keys, or for all of them as one. Waits up to `within` for them.
+    fn ask(
+        &self,
+        keys: &[(usize, String)],
+        combined: &mut Option<&str>,
+        came: &mut [Came],
+        within: Duration,
+        deadline: &Deadline,
+    ) -> Result<()> {
+        if let Some(key) = *combined {
+            let Some(bytes) = self.await_combined(key, within, deadline)? else {
+                return self.look(keys, came, Duration::ZERO);
+            };
+            if let Some(values) = combine::split(&bytes, keys.len()) {
+                came.iter_mut().zip(values).for_each(|(came, value)| *came = Came::Value(value.to_vec()));
+                return Ok(());
+            }
+            // All members have set their keys, and each of them reads those of the others.
+            *combined = None;
+        }
+        self.look(keys, came, deadline.remaining().min(within))
+    }
+
+    /// Marks the members that have ended without setting their keys.
+    fn mark_ended(&self, keys: &[(usize, String)], came: &mut [Came]) -> Result<()> {
+        let ends = self.ends(keys, came)?;
+        if ends.iter().any(Option::is_some) {
+            self.look(keys, came, Duration::ZERO)?;
+            for (came, end) in came.iter_mut().zip(ends) {
+                if let (Came::NotYet, Some(how)) = (&*came, end) {
+                    *came = Came::Ended(how);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the combined value of all members, until they have to be looked at: one of them has
@@ -200,12 +225,12 @@ impl View {
     }
 
     /// Reads the missing keys that are set. Waits up to `within` for the first key that is not.
-    fn look(&self, keys: &[(usize, String)], came: &mut [Came], within: Duration, deadline: &Deadline) -> Result<()> {
+    fn look(&self, keys: &[(usize, String)], came: &mut [Came], within: Duration) -> Result<()> {
         let missing: Vec<usize> = (0..keys.len()).filter(|at| came[*at] == Came::NotYet).collect();
         let mut within = within;
         for part in missing.chunks(MAX_KEYS) {
             let names: Vec<&str> = part.iter().map(|at| keys[*at].1.as_str()).collect();
-            for (at, value) in part.iter().zip(patiently(deadline, || self.store.get(&names, within))?) {
+            for (at, value) in part.iter().zip(self.store.get(&names, within)?) {
                 match value {
                     Some(value) => came[*at] = Came::Value(value),
                     // The call has waited for one key. Do not wait for the others, too.
@@ -217,12 +242,12 @@ impl View {
     }
 
     /// For each missing key, how its member has ended, if it has.
-    fn ends(&self, keys: &[(usize, String)], came: &[Came], deadline: &Deadline) -> Result<Vec<Option<String>>> {
+    fn ends(&self, keys: &[(usize, String)], came: &[Came]) -> Result<Vec<Option<String>>> {
         let mut ends = vec![None; keys.len()];
         let missing: Vec<usize> = (0..keys.len()).filter(|at| came[*at] == Came::NotYet).collect();
         let ids: Vec<u64> = missing.iter().map(|at| self.members[keys[*at].0].id).collect();
         if !ids.is_empty() {
-            for (at, end) in missing.into_iter().zip(patiently(deadline, || self.store.ended(&ids, GRACE))?) {
+            for (at, end) in missing.into_iter().zip(self.store.ended(&ids, GRACE)?) {
                 ends[at] = end;
             }
         }

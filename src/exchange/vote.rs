@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::collectives::kind;
 use super::handle::Exchange;
 use super::store::Swap;
-use super::view::{Came, GRACE, View, patiently};
+use super::view::{Came, GRACE};
 use super::wire::{Reader, Writer};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -108,11 +108,11 @@ impl Exchange {
         // A rank that votes shortly before the deadline learns the result, too, even if the store
         // is busy for a moment.
         let patience = Deadline::after(deadline.remaining().max(GRACE));
-        self.put(round, operation, kind::VOTE, &ballot.0, &patience)?;
+        self.persist(&patience, |within| self.put(round, operation, kind::VOTE, &ballot.0, &Deadline::after(within)))?;
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
         let verdict = format!("{}c/{round}/verdict", self.view.path);
         let is_over = |came: &[Came]| Ok(self.refusal().is_some() || !came.contains(&Came::NotYet));
-        let bytes = decide(&self.view, &verdict, &keys, &deadline, is_over, |came| {
+        let bytes = self.decide(&verdict, &keys, &deadline, is_over, |came| {
             let mut vote = count(round, clipped(matter), came);
             if let Some(error) = self.refusal() {
                 vote.no = vec![(self.rank(), error.to_string())];
@@ -131,35 +131,42 @@ impl Exchange {
     }
 }
 
-/// Waits until `is_over` returns true, or until the deadline. The first rank that gets there writes
-/// what `propose` makes of the keys to the key `verdict`, and all ranks return that value. An error
-/// of `is_over` ends the wait without a verdict.
-pub(super) fn decide(
-    view: &View,
-    verdict: &str,
-    keys: &[(usize, String)],
-    deadline: &Deadline,
-    mut is_over: impl FnMut(&[Came]) -> Result<bool>,
-    propose: impl FnOnce(&[Came]) -> Result<Vec<u8>>,
-) -> Result<Vec<u8>> {
-    let store = &view.store;
-    let decided = || Ok::<_, Error>(patiently(deadline, || store.get(&[verdict], Duration::ZERO))?.swap_remove(0));
-    if let Some(bytes) = decided()? {
-        return Ok(bytes);
-    }
-    let mut found = None;
-    let came = view.await_keys(keys, deadline, |came| {
-        found = decided()?;
-        Ok(found.is_some() || is_over(came)?)
-    })?;
-    if let Some(bytes) = found {
-        return Ok(bytes);
-    }
-    let bytes = propose(&came)?;
-    match store.compare_and_set(verdict, None, &bytes, deadline.remaining().max(GRACE))? {
-        Swap::Done => Ok(bytes),
-        Swap::Found(Some(bytes)) => Ok(bytes),
-        Swap::Found(None) => Err(unreadable("Exchange::vote", verdict, &[])),
+impl Exchange {
+    /// Waits until `is_over` returns true, or until the deadline. The first rank that gets there writes
+    /// what `propose` makes of the keys to the key `verdict`, and all ranks return that value. An error
+    /// of `is_over` ends the wait without a verdict.
+    pub(super) fn decide(
+        &self,
+        verdict: &str,
+        keys: &[(usize, String)],
+        deadline: &Deadline,
+        mut is_over: impl FnMut(&[Came]) -> Result<bool>,
+        propose: impl FnOnce(&[Came]) -> Result<Vec<u8>>,
+    ) -> Result<Vec<u8>> {
+        let store = &self.view.store;
+        let decided = || match store.get(&[verdict], Duration::ZERO) {
+            // The store is slow, and is asked again.
+            Err(Error::Timeout { .. }) => Ok(None),
+            found => found.map(|mut found| found.swap_remove(0)),
+        };
+        if let Some(bytes) = decided()? {
+            return Ok(bytes);
+        }
+        let mut found = None;
+        let came = self.view.await_keys(keys, deadline, |came| {
+            found = decided()?;
+            Ok(found.is_some() || is_over(came)?)
+        })?;
+        if let Some(bytes) = found {
+            return Ok(bytes);
+        }
+        let bytes = propose(&came)?;
+        let patience = Deadline::after(deadline.remaining().max(GRACE));
+        match self.persist(&patience, |within| store.compare_and_set(verdict, None, &bytes, within))? {
+            Swap::Done => Ok(bytes),
+            Swap::Found(Some(bytes)) => Ok(bytes),
+            Swap::Found(None) => Err(unreadable("Exchange::vote", verdict, &[])),
+        }
     }
 }
 

@@ -192,7 +192,10 @@ impl Communicator {
         let ready = self.ready_to_grow(OPERATION, exchange);
         // Whatever ends this communicator ends the wait for the others.
         let waiting = Arc::clone(self.inner());
-        let unless_ended = exchange.unless(move || waiting.refusal(OPERATION));
+        let unless_ended = exchange.unless(move || {
+            let closed = || waiting.validation.over_exchange()?.closed_by_another(OPERATION);
+            waiting.refusal(OPERATION).or_else(closed)
+        });
         let (more, threads) = unless_ended.meet_ready(OPERATION, GROWING, ready)?;
         let ((), gathered) = exchange.gather_ready(OPERATION, Ok(((), own.encode())))?;
         let is_checked = agree(OPERATION, &gathered)?;
@@ -250,8 +253,8 @@ impl Communicator {
         let nobody = || Error::argument(OPERATION, "rank", "one that is invited", exchange.rank());
         let listener = threads.listener(exchange, &bytes, is_checked)?;
         let Threads { helper, departures, .. } = threads;
-        let starting = own.ok_or_else(nobody)?.begin(OPERATION, device, Some(options), Some(helper))?;
-        let inner = start_over_exchange::wait(OPERATION, exchange, (departures, &bytes), starting)?;
+        let begin = || own.ok_or_else(nobody)?.begin(OPERATION, device, Some(options), Some(helper));
+        let inner = start_over_exchange::wait(OPERATION, exchange, (departures, &bytes), begin)?;
         listener.into_iter().for_each(|listener| listener.listen(&inner));
         Ok(Self::from_inner(inner))
     }

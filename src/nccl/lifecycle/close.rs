@@ -87,7 +87,9 @@ fn is_late(closed: &Result<()>) -> bool {
 }
 
 fn close_group(members: &[Arc<Inner>], deadline: &Deadline) -> Result<()> {
-    members.iter().try_for_each(|inner| refuse_graphs(inner))?;
+    // The caller drops them then, and waits no longer for that.
+    let limit = |_: &Error| members.iter().for_each(|inner| inner.limit_end(deadline.timeout()));
+    members.iter().try_for_each(|inner| refuse_graphs(inner)).inspect_err(limit)?;
     let closed = close(members, deadline);
     timeouts::note_close(members, &closed);
     if let Err(error) = &closed {

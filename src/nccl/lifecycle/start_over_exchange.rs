@@ -158,33 +158,34 @@ fn begin(
     let Threads { helper, departures, .. } = threads;
     let options = options.clone().with_checked(false);
     let (size, rank) = (exchange.size(), exchange.rank());
-    let starting = start::begin_rank(operation, device, size, vec![*id], rank, &options, Some(helper))?;
-    let inner = wait(operation, exchange, (departures, id.as_bytes()), starting)?;
+    let begin = || start::begin_rank(operation, device, size, vec![*id], rank, &options, Some(helper));
+    let inner = wait(operation, exchange, (departures, id.as_bytes()), begin)?;
     listener.into_iter().for_each(|listener| listener.listen(&inner));
     Ok(inner)
 }
 
-/// Waits for a start of ranks of `exchange`, which goes by `name` there, unless the exchange knows
-/// that one of them has ended before it had started.
+/// Begins a start of ranks of `exchange`, which goes by `name` there, and waits for it, unless the exchange
+/// knows that one of them has ended before it had started, or has given up.
 pub(crate) fn wait(
     operation: &'static str,
     exchange: &Exchange,
     (departures, name): (DepartureThread, &[u8]),
-    starting: Starting,
+    begin: impl FnOnce() -> Result<Starting>,
 ) -> Result<Arc<Inner>> {
     let (sender, died) = mpsc::channel();
     let on_death = move |error, _: &_| {
         let _ = sender.send(error);
     };
     let departures = departures.watch(operation, exchange, name, on_death)?;
-    let started = starting.wait_unless(|| died.try_recv().ok())?;
+    let started = begin().and_then(|starting| starting.wait_unless(|| died.try_recv().ok()));
+    let started = started.inspect_err(|error| departures.has_failed(error))?;
     departures.has_started();
     started.into_iter().next().ok_or_else(|| start::nothing(operation))
 }
 
 /// Runs `f`, in which `inner` waits for a start of the ranks of `exchange`, which goes by `name`
-/// there. If the exchange knows that one of them has ended before it had started, aborts `inner`,
-/// which then does not wait until its timeout.
+/// there. If the exchange knows that one of them has ended before it had started, or has given up, aborts
+/// `inner`, which then does not wait until its timeout.
 #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
 pub(crate) fn unless_gone<R>(
     operation: &'static str,
@@ -203,8 +204,9 @@ pub(crate) fn unless_gone<R>(
         }
     })?;
     let result = f();
-    if result.is_ok() {
-        departures.has_started();
+    match &result {
+        Ok(_) => departures.has_started(),
+        Err(error) => departures.has_failed(error),
     }
     result
 }

@@ -1,15 +1,15 @@
-//! Finds ranks that end during a start over an exchange, before they have started.
+//! Finds ranks that end or give up during a start over an exchange, before they have started.
 //!
 //! A separate thread asks the store, because a user's store may block or panic. Then only its own
 //! answer is lost. A rank that has started leaves a note. It may end after that, even while another
-//! rank is still inside NCCL.
+//! rank is still inside NCCL. The first rank that gives up leaves a note for all, with its error.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Reader, Writer, farewell};
 use crate::nccl::rank::helper::cannot_start;
 
 /// How often the thread asks the store.
@@ -19,7 +19,10 @@ const ASKS: Duration = Duration::from_millis(100);
 /// is under way.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The thread calls it at the first death.
+/// The key of the note of the first rank that has given up.
+const GIVEN_UP: &str = "given up";
+
+/// The thread calls it when the first rank has ended or given up.
 type OnDeath = Box<dyn FnOnce(Error, &Running) + Send>;
 
 /// The thread, before it is known which start it watches. It uses nothing of an exchange.
@@ -91,6 +94,10 @@ impl Start {
         let mut started = Vec::new();
         let has_started = |rank: usize| Ok(exchange.note_of_any(&key(rank), Duration::ZERO)?.is_some());
         while running.goes_on(ASKS) {
+            if let Some((rank, why)) = given_up(&exchange).filter(|(rank, _)| *rank != exchange.rank()) {
+                let (key, reason) = (format!("rank {rank}"), format!("it cannot go on: {why}"));
+                return on_death(Error::Exchange { operation, key, reason }, &running);
+            }
             if let Some((rank, how)) = exchange.departed(&mut started, ASKS, has_started) {
                 return on_death(Error::Departed { operation, rank, how }, &running);
             }
@@ -113,6 +120,26 @@ impl DepartureWatch {
             let _ = self.exchange.leave_note(&key(self.exchange.rank()), &[], LAST);
         }
     }
+}
+
+impl DepartureWatch {
+    /// Tells the other ranks, which may be inside NCCL and wait there for this one, that it has given up the start.
+    pub(super) fn has_failed(&self, error: &Error) {
+        if self.exchange.size() > 1 {
+            let exchange = self.exchange.clone();
+            let note = Writer::default().count(exchange.rank()).text(&error.to_string()).0;
+            let tell = move || exchange.leave_first("start", GIVEN_UP, &note, LAST).map(drop);
+            farewell::tell(self.exchange.store_number(), tell).wait(LAST);
+        }
+    }
+}
+
+/// The first rank that has given up the start, and why.
+fn given_up(exchange: &Exchange) -> Option<(usize, String)> {
+    let note = exchange.note_of_any(GIVEN_UP, Duration::ZERO).ok()??;
+    let mut reader = Reader(&note);
+    let (rank, why) = (reader.count()?, reader.text()?.to_owned());
+    reader.end((rank, why))
 }
 
 impl Drop for DepartureWatch {

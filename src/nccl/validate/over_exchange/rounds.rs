@@ -9,6 +9,7 @@ use super::this_rank::{OverExchange, unreadable};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::Came;
+use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::board::Posted;
 use crate::nccl::validate::notes::{self, Note};
 use crate::nccl::validate::signature::Signature;
@@ -77,6 +78,19 @@ impl OverExchange {
             return Err(self.decide(operation, verdict));
         }
         Ok(RoundState::Agreed(self.pass(round, all)))
+    }
+
+    /// Returns the error of `operation`, in which this rank waits outside of the rounds, if another rank has closed its
+    /// communicator instead. Asks the store once, and ignores one that does not answer.
+    pub(crate) fn closed_by_another(&self, operation: &'static str) -> Option<Error> {
+        let others: Vec<_> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();
+        let number = self.rounds.load(Ordering::Relaxed);
+        let came = self.notes(operation, number, &others, Duration::ZERO).ok()?;
+        others.into_iter().zip(came).find_map(|(rank, came)| {
+            let Came::Value(bytes) = came else { return None };
+            let Note::Left(how) = Note::decode(&bytes)? else { return None };
+            Some(self.decide(operation, Verdict::departed(self.rank(), rank, operation.to_owned(), how)))
+        })
     }
 
     /// The ranks for which this one waits in a round, as text.
