@@ -1,6 +1,6 @@
 //! The dumps of one communicator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cause::Cause;
 use super::dump::{Dump, Entry};
@@ -99,13 +99,17 @@ impl Communicator {
         Some(is_open.then_some(peer).into_iter().collect())
     }
 
-    /// What it is called.
+    /// What it is called: the names that its ranks give it, the beginning of its key, and which part it is.
     pub fn name(&self) -> String {
-        let part = self.dumps().find_map(|dump| dump.part.clone());
-        let key = self.dumps().next().map_or(String::new(), |dump| dump.key.chars().take(6).collect());
-        match part {
-            Some(part) => format!("communicator {key} (the part {part})"),
-            None => format!("communicator {key}"),
+        let part = self.dumps().find_map(|dump| dump.part.clone()).map(|part| format!("the part {part}"));
+        let key: String = self.dumps().next().map_or(String::new(), |dump| dump.key.chars().take(6).collect());
+        let names: BTreeSet<_> = self.dumps().filter_map(|dump| dump.name.as_deref()).collect();
+        let names: Vec<_> = names.into_iter().map(|name| format!("{name:?}")).collect();
+        match (names.is_empty(), part) {
+            (true, Some(part)) => format!("communicator {key} ({part})"),
+            (true, None) => format!("communicator {key}"),
+            (false, Some(part)) => format!("communicator {} ({key}, {part})", names.join(" or ")),
+            (false, None) => format!("communicator {} ({key})", names.join(" or ")),
         }
     }
 

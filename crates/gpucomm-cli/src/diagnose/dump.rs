@@ -19,6 +19,8 @@ const MOST_RANKS: usize = 1 << 20;
 pub struct Dump {
     /// What all ranks know the communicator by.
     pub key: String,
+    /// What its process calls the communicator. Dumps of older versions have none.
+    pub name: Option<String>,
     pub part: Option<String>,
     pub rank: usize,
     pub size: usize,
@@ -96,6 +98,7 @@ impl Dump {
         Some(
             Self {
                 key: text(&communicator["key"])?,
+                name: text(&communicator["name"]),
                 part: text(&communicator["part"]),
                 rank,
                 size,

@@ -17,7 +17,7 @@ const ROWS: [Row; 9] = [
     ("all_to_all, gather, scatter", (2, 28), "calls of NCCL", "built on groups of send and recv"),
     ("config: CTAs, network", (2, 17), "min_ctas, max_ctas, cga_cluster_size, net_name", ""),
     ("config: traffic class", (2, 26), "traffic_class", ""),
-    ("config: name, CTA policy", (2, 27), "comm_name, collnet_enable, cta_policy, shrink_share, nvls_ctas", ""),
+    ("config: name, CTA policy", (2, 27), "name, collnet_enable, cta_policy, shrink_share, nvls_ctas", ""),
     ("config: scheduling", (2, 28), "channels_per_net_peer, nvlink_centric_sched", ""),
     ("result code for time-outs", (2, 30), "ncclTimeout", "time-outs are errors of the system"),
 ];

@@ -309,7 +309,7 @@ fn crosses(told: &str, culprit: usize, size: usize) -> bool {
         let text = format!("rank {rank} of communicator ");
         line.and_then(|line| line.split_once(&text)).is_some_and(|(_, after)| {
             let (name, _) = after.split_once(" there, before").unwrap_or_default();
-            name.contains("(the part of color 0)") == in_part
+            name.contains("the part of color 0)") == in_part
         })
     };
     waits(culprit, true) && (0..size).any(|other| other != culprit && waits(other, false))

@@ -24,6 +24,30 @@ fn the_first_line_names_the_culprit() {
     assert!(lines[1].starts_with("  rank 1 has issued alloc of 64 bytes last"), "{lines:?}");
 }
 
+/// Dumps of versions without names are read, too: those of all other tests here have none.
+#[test]
+fn the_names_of_the_communicator_are_told() {
+    let place = Place::new("names");
+    let told = |names: [&str; 2], part: &str| {
+        for (rank, name) in names.into_iter().enumerate() {
+            place.write(rank, 1, "null", if rank == 0 { "done" } else { "inside" });
+            place.change("000000", rank, "\"part\": null", &format!("{name}\"part\": {part}"));
+        }
+        let told = place.told();
+        told.split_once(", 2 ranks: all have come to collective 7").expect("the names come first").0.to_owned()
+    };
+    let tp = "\"name\": \"tp\", ";
+    assert_eq!(told(["", ""], "null"), "communicator 000000");
+    assert_eq!(told([tp, tp], "null"), "communicator \"tp\" (000000)");
+    assert_eq!(told([tp, ""], "null"), "communicator \"tp\" (000000)");
+    assert_eq!(told([tp, "\"name\": null, "], "null"), "communicator \"tp\" (000000)");
+    assert_eq!(told([tp, "\"name\": \"größe\", "], "null"), "communicator \"größe\" or \"tp\" (000000)");
+    assert_eq!(told([tp, tp], "\"of color 3\""), "communicator \"tp\" (000000, the part of color 3)");
+    assert_eq!(told(["\"name\": 7, ", ""], "\"of color 3\""), "communicator 000000 (the part of color 3)");
+    // What no rank has written does nothing to the terminal.
+    assert_eq!(told(["\"name\": \"\\u001b[2J\", ", tp], "null"), "communicator \"\\u{1b}[2J\" or \"tp\" (000000)");
+}
+
 #[test]
 fn who_is_inside_a_point_is_named() {
     let place = Place::new("inside");
