@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use gpucomm::nccl::AbortOutcome;
+use gpucomm::nccl::{AbortOutcome, InitOptions};
 use gpucomm::{Clique, Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream, group};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -88,8 +88,8 @@ fn operations_waits_and_ends_are_told() -> Result<()> {
     tracing::subscriber::set_global_default(Listener).expect("there is no other");
     let devices = Device::all()?;
     let size = devices.len();
-    let clique = Clique::init_all(&devices)?;
-    assert_eq!(told(&["DEBUG", "communicator made", &format!("size={size}")]), size);
+    let clique = Clique::init_all_with(&devices, &InitOptions::new().with_name("tp")?)?;
+    assert_eq!(told(&["DEBUG", "communicator made", "name=\"tp\"", &format!("size={size}")]), size);
     work(&clique)?;
     // Each rank tells of each of its operations once.
     for what in [
@@ -101,7 +101,7 @@ fn operations_waits_and_ends_are_told() -> Result<()> {
     ] {
         assert_eq!(told(&["TRACE", "enqueued", what]), size, "{what}");
         for rank in 0..size {
-            assert_eq!(told(&["enqueued", what, &format!(" rank={rank} ")]), 1, "{what}, rank {rank}");
+            assert_eq!(told(&["enqueued", what, " name=\"tp\" ", &format!(" rank={rank} ")]), 1, "{what}, rank {rank}");
         }
     }
     assert_eq!(told(&["enqueued", "element=\"f32\"", "count=7", "captured=true"]), size);
@@ -109,11 +109,11 @@ fn operations_waits_and_ends_are_told() -> Result<()> {
     assert!(told(&["TRACE span wait", "operation=\"Stream::synchronize\"", "device=0"]) > 0);
     assert_eq!(told(&["TRACE span wait", "operation=\"Slice::to_vec\"", "device=0"]), 1);
     clique.close_timeout(Duration::from_secs(20))?;
-    assert_eq!((told(&["DEBUG", "communicator ended"]), told(&["WARN"])), (size, 0));
+    assert_eq!((told(&["DEBUG", "communicator ended", "name=\"tp\""]), told(&["WARN"])), (size, 0));
 
     let clique = Clique::init_all(&devices[..1])?;
     let _ = clique.abort("the test wants it");
-    assert_eq!(told(&["WARN", "communicator aborted", "size=1", "the test wants it"]), 1);
+    assert_eq!(told(&["WARN", "communicator aborted", "name=\"world\"", "size=1", "the test wants it"]), 1);
     // Who panics over what is told ends nothing.
     let clique = Clique::init_all(&devices)?;
     PANICS.store(true, Ordering::Relaxed);

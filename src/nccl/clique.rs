@@ -101,6 +101,20 @@ impl Clique {
         Self { ranks, pinned: AtomicBool::new(false) }
     }
 
+    /// The [name](Communicator::name) of the communicator.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// assert_eq!(clique.name(), "world");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn name(&self) -> &str {
+        self.ranks.first().map_or("", Communicator::name)
+    }
+
     /// How many ranks there are.
     pub fn size(&self) -> usize {
         self.ranks.len()

@@ -64,6 +64,34 @@ impl Communicator {
         self.inner.size
     }
 
+    /// The name by which errors, dumps and traces call the communicator.
+    ///
+    /// It is that of [`InitOptions::with_name`](crate::nccl::InitOptions::with_name), or `world`. A communicator that was made from
+    /// another one is called after that, and after how it was made: `world/split(color=1)`, `world/shrink`, `world/grow`,
+    /// `world/recover`. [`Config::with_name`](crate::nccl::Config::with_name) gives such a one another name. What
+    /// [`from_raw`](Self::from_raw) has taken over is called `raw`.
+    ///
+    /// A name that was made so has 128 bytes at most: a longer one keeps its first 40 bytes and its end, with `…` in between.
+    ///
+    /// NCCL 2.27 and newer gets the name of a communicator that is started, or is made from another one with a configuration
+    /// ([`split_with`](Self::split_with)). Others it knows by the name of the one that they were made from.
+    ///
+    /// Each rank has a name of its own. Ranks of one communicator that are to have the same name must be given the same.
+    ///
+    /// ```
+    /// # use gpucomm::{Clique, Device};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let clique = Clique::init_all(&Device::all()?)?;
+    /// assert_eq!(clique.rank(0).name(), "world");
+    /// let parts = clique.split(|rank| Some((0, rank)))?;
+    /// assert_eq!(parts[&0].rank(0).name(), "world/split(color=0)");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn name(&self) -> &str {
+        self.inner.name.as_str()
+    }
+
     /// The device of this rank.
     #[inline]
     pub fn device(&self) -> Device {
@@ -272,6 +300,7 @@ impl Communicator {
 impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Communicator")
+            .field("name", &self.name())
             .field("rank", &self.rank())
             .field("size", &self.size())
             .field("device", &self.device())

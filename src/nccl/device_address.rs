@@ -243,7 +243,12 @@ fn ask(
 ) -> Result<*mut c_void> {
     let (_guard, _handle) = inner.begin_call(operation)?;
     let Some(window) = inner.windows.window(number) else {
-        return Err(Error::argument(operation, "target", "a window of this communicator", "one that has gone"));
+        return Err(Error::argument(
+            operation,
+            "target",
+            format_args!("a window of communicator {}", inner.name),
+            "one that has gone",
+        ));
     };
     let mut address = ptr::null_mut();
     let result = inner.inside(operation, || call(window, &raw mut address))?;

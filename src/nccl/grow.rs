@@ -116,7 +116,7 @@ impl Communicator {
     }
 
     /// Wraps `ncclCommGrow`, of a new rank: comes into the communicator of those that have sent this invitation, by
-    /// [`Invitation::into_bytes`].
+    /// [`Invitation::into_bytes`]. It has the [name](Communicator::name) that they give it, if `options` have none.
     ///
     /// # Errors
     /// [`Error::Timeout`] where not all come within the timeout of `options`; otherwise as [`Communicator::init_rank_with`].

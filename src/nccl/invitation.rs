@@ -11,6 +11,7 @@ use super::rank::helper::Helper;
 use super::rank::inner::{Inner, LocalRanks};
 use super::setup::config::Config;
 use super::setup::init_options::InitOptions;
+use super::setup::name::{MOST_BYTES, Name};
 use super::setup::unique_id::UniqueId;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
@@ -24,8 +25,13 @@ pub struct Invitation {
     key: UniqueId,
     size: usize,
     rank: usize,
+    /// What the ranks that have invited call the communicator.
+    name: Name,
     local: Option<Local>,
 }
+
+/// Where the length of the name lies in the bytes, before the name: behind two ids and two numbers.
+const NAME: usize = 2 * UniqueId::BYTES + 16;
 
 /// What an invitation into a clique holds that is not in its bytes.
 struct Local {
@@ -38,16 +44,17 @@ struct Local {
 
 impl Invitation {
     /// How many bytes one is.
-    pub const BYTES: usize = 2 * UniqueId::BYTES + 16;
+    pub const BYTES: usize = NAME + 1 + MOST_BYTES;
 
     /// Those of all who are invited to `before` ranks.
     pub(super) fn all(invited: &Invited, before: usize) -> Vec<Self> {
-        let Invited { id, key, size, clique, host, config, timeout } = invited;
+        let Invited { id, key, size, name, clique, host, config, timeout } = invited;
         let local = || {
             let clique = Arc::clone(clique.as_ref()?);
             Some(Local { clique, host: host.clone(), config: config.clone(), timeout: *timeout })
         };
-        (before..*size).map(|rank| Self { id: *id, key: *key, size: *size, rank, local: local() }).collect()
+        let one = |rank| Self { id: *id, key: *key, size: *size, rank, name: name.clone(), local: local() };
+        (before..*size).map(one).collect()
     }
 
     /// The number of the new rank.
@@ -120,12 +127,16 @@ impl Invitation {
         options: Option<&InitOptions>,
         helper: Option<Helper>,
     ) -> Result<Starting> {
-        let Self { id, key, size, rank, local } = self;
+        let Self { id, key, size, rank, name, local } = self;
         let (_clique, options) = match local {
             Some(Local { clique, config, timeout, .. }) => {
-                (Some(clique), InitOptions::new().with_config(config).with_timeout(timeout).with_checked(false))
+                (Some(clique), InitOptions::new().with_config(config).with_timeout(timeout).named(name))
             }
-            None => (None, options.cloned().unwrap_or_default()),
+            None => {
+                let options = options.cloned().unwrap_or_default();
+                let is_named = options.given_name().is_some();
+                (None, if is_named { options } else { options.named(name) })
+            }
         };
         start::newcomer(operation, device, (id, key), (size, rank), &options, helper)
     }
@@ -151,7 +162,10 @@ impl Invitation {
         }
         let mut bytes = [0; Self::BYTES];
         let numbers = [self.size as u64, self.rank as u64].map(u64::to_le_bytes);
-        let all = self.id.as_bytes().iter().chain(self.key.as_bytes()).chain(numbers.as_flattened());
+        let name = self.name.as_str().as_bytes();
+        let length = [name.len() as u8];
+        let ids = self.id.as_bytes().iter().chain(self.key.as_bytes());
+        let all = ids.chain(numbers.as_flattened()).chain(&length).chain(name);
         bytes.iter_mut().zip(all).for_each(|(place, byte)| *place = *byte);
         Ok(bytes)
     }
@@ -168,7 +182,11 @@ impl Invitation {
         let id = |from: usize| UniqueId::from_bytes(std::array::from_fn(|at| bytes[from + at]));
         let number = |from: usize| u64::from_le_bytes(std::array::from_fn(|at| bytes[from + at])) as usize;
         let numbers = 2 * UniqueId::BYTES;
-        Self { id: id(0), key: id(UniqueId::BYTES), size: number(numbers), rank: number(numbers + 8), local: None }
+        let name = bytes[NAME + 1..].get(..usize::from(bytes[NAME])).and_then(|name| std::str::from_utf8(name).ok());
+        // Bytes that no rank has sent may have no name.
+        let name = name.and_then(|name| Name::new("Invitation::from_bytes", name).ok()).unwrap_or_default();
+        let (size, rank) = (number(numbers), number(numbers + 8));
+        Self { id: id(0), key: id(UniqueId::BYTES), size, rank, name, local: None }
     }
 }
 

@@ -11,6 +11,7 @@ use super::enqueue::one_sided;
 use super::enqueue::one_sided::{Put, What};
 use super::memory::kind::MemoryKind;
 use super::memory::signals;
+use super::rank::another::{Foreign, foreign};
 use super::rank::inner::Inner;
 use super::window::Window;
 use crate::cuda::{AsSlice, AsSliceMut, Region, Slice, Stream};
@@ -103,12 +104,16 @@ impl<T: Element, K: MemoryKind> CommBuffer<'_, T, K> {
 impl<T: Element> WindowRange<'_, T> {
     pub(super) fn find(&self, operation: &'static str, inner: &Inner, peer: usize) -> Result<Found> {
         let wrong = |got: &dyn std::fmt::Display| {
-            Err(Error::argument(operation, "target", "a window of this communicator", got))
+            Err(Error::argument(operation, "target", format_args!("a window of communicator {}", inner.name), got))
+        };
+        let of_another = |owner: u64, found: &str| {
+            let Foreign { expected, got, own } = foreign(inner, owner, "a window", found);
+            Err(Error::argument(operation, "target", expected, format_args!("{got}; make it of {own}")))
         };
         match self.over {
             Over::Window(window, offset) => {
                 if window.communicator() != inner.id {
-                    return wrong(&"one of another communicator");
+                    return of_another(window.communicator(), "one");
                 }
                 let number = match window.number() {
                     Ok(number) => number,
@@ -119,7 +124,10 @@ impl<T: Element> WindowRange<'_, T> {
             }
             Over::Buffer(region, is_window) => {
                 if region.alloc.owner() != inner.id {
-                    return wrong(&"a buffer that belongs to another communicator; allocate it from this one");
+                    return match region.alloc.owner() {
+                        0 => wrong(&"a buffer that is no window"),
+                        owner => of_another(owner, "a buffer"),
+                    };
                 }
                 // Of an empty rest, whose address is that of nothing, or of something else.
                 let base = Region { address: region.alloc.address(), ..region };
@@ -215,7 +223,7 @@ impl Communicator {
             return one_sided::one(site, &What::Signal(peer));
         }
         if !inner.windows.is_window(&local) {
-            let expected = "memory in a window of this communicator";
+            let expected = format!("memory in a window of communicator {}", inner.name);
             return Err(Error::argument(OPERATION, "local", expected, "memory outside of all"));
         }
         let room = found.theirs.saturating_sub(found.offset) / size_of::<T>();
@@ -316,7 +324,7 @@ impl Communicator {
         let site = Site::new(OPERATION, self.inner(), stream)?;
         let memory = site.write(Buffer::from(memory.into()))?;
         if memory.bytes > 0 && !self.inner().windows.is_window(&memory) {
-            let expected = "memory in a window of this communicator";
+            let expected = format!("memory in a window of communicator {}", self.inner().name);
             return Err(Error::argument(OPERATION, "memory", expected, "memory outside of all"));
         }
         wait(site, signals, Some(memory))

@@ -114,8 +114,10 @@ impl Communicator {
             let of = |(rank, size)| format!("rank {rank} of {size}");
             return Err(Error::argument(OPERATION, "exchange", of(own), of(other)));
         }
-        let options =
-            InitOptions::new().with_timeout(self.timeout()).with_config(inner.local_ranks.config()).with_checked(false);
+        let options = InitOptions::new()
+            .with_timeout(self.timeout())
+            .with_config(inner.local_ranks.config())
+            .named(inner.name.recovered());
         let is_checked = inner.validation.over_exchange().is_some();
         let device = self.device();
         let cause = aborted(format!("rank {} recovers", self.rank()));
@@ -243,7 +245,7 @@ impl Clique {
         let options = InitOptions::new()
             .with_timeout(first.timeout())
             .with_config(first.inner().local_ranks.config())
-            .with_checked(false);
+            .named(first.inner().name.recovered());
         let left = self.ranks().iter().filter(|comm| !without.contains(&comm.rank()));
         let left: Vec<_> = left.map(|comm| (comm.rank(), comm.device())).collect();
         if left.is_empty() {

@@ -18,7 +18,8 @@ use crate::error::Result;
 
 /// What `inner` asks for.
 fn ask(operation: &'static str, inner: &Inner, color: Option<usize>, key: usize, config: &Config) -> Result<Ask> {
-    let config = color.map(|_| ChildConfig::of(operation, inner, config)).transpose()?;
+    let of_part = |color| ChildConfig::of(operation, inner, config, inner.name.part(color));
+    let config = color.map(of_part).transpose()?;
     Ok(Ask { color, key, config })
 }
 
@@ -27,11 +28,13 @@ impl Communicator {
     /// Wraps `ncclCommSplit` with a configuration: as [`Communicator::split`], and the part is configured by `config`, such as one for few
     /// small collectives by fewer thread blocks.
     ///
-    /// What `config` does not say is as in this communicator. NCCL would take its own default for that; here, passing an empty one is the same as
+    /// The [name](Communicator::name) of the part is that of [`Config::with_name`], or says how the part was made.
+    ///
+    /// What else `config` does not say is as in this communicator. NCCL would take its own default for that; here, passing an empty one is the same as
     /// [`Communicator::split`]. Of a communicator that was made elsewhere ([`Communicator::from_raw`]) it is not known how it is configured:
     /// there, what `config` does not say is as NCCL has it.
     ///
-    /// All ranks of a part pass the same; other parts may pass something else. In a clique they compare it: every field but `comm_name`. Ranks
+    /// All ranks of a part pass the same; other parts may pass something else. In a clique they compare it: every field but the name. Ranks
     /// of several processes have promised it, as they have promised the rest ([`Communicator::init_rank`]). A rank that will be in no part
     /// passes any.
     ///
@@ -79,7 +82,7 @@ impl Communicator {
     ///
     /// # if Device::count().is_ok_and(|count| count < 3) { return Ok(()) }
     /// let clique = Clique::init_all(&Device::all()?[..3])?;
-    /// let config = Config::new().with_comm_name("the rest")?;
+    /// let config = Config::new().with_name("the rest")?;
     /// let sizes = clique.spmd(|comm| match comm.rank() {
     ///     1 => Ok(0),
     ///     _ => Ok(comm.shrink_with(&[1], &config)?.size()),
@@ -111,7 +114,7 @@ impl Revoked<'_> {
     /// # use gpucomm::nccl::Config;
     /// let clique = Clique::init_all(&Device::all()?)?;
     /// # if clique.size() < 2 { return Ok(()) }
-    /// let config = Config::new().with_comm_name("without the first")?;
+    /// let config = Config::new().with_name("without the first")?;
     /// clique.spmd(|comm| {
     ///     let revoked = comm.revoke("rank 0 is too slow")?;
     ///     if comm.rank() > 0 {

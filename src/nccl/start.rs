@@ -79,7 +79,7 @@ impl Communicator {
     ///   [`DeviceBuffer`](crate::DeviceBuffer) is not. So the send buffers of a captured collective are such memory on all ranks or on none,
     ///   that other processes can map by the same handles, and so are the receive buffers; and so are both ends of a captured message;
     /// - all run the same version of NCCL, with the same settings of it, and pass the same [`Config`](super::Config), but for
-    ///   `comm_name`. NCCL compares next to nothing of it: each rank works out from its own how many channels
+    ///   its name. NCCL compares next to nothing of it: each rank works out from its own how many channels
     ///   there are and which way an operation takes, after it has asked the others for the last time. Where `min_ctas`, `max_ctas`,
     ///   `cta_policy` or `num_rma_ctx` differ, one rank connects channels of which the other knows nothing: an error of NCCL's, or a wait
     ///   until the deadline, or data that nobody has sent. A clique has one for all ranks.

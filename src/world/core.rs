@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::exchange::farewell::Telling;
 use crate::lock::{Mutex, MutexGuard};
-use crate::nccl::{Communicator, abort_all_within};
+use crate::nccl::{Communicator, Name, abort_all_within};
 
 /// Where the ranks come from.
 #[derive(Debug)]
@@ -40,6 +40,7 @@ pub(super) enum Source {
 /// What all handles of a world have in common.
 #[derive(Debug)]
 pub(super) struct Core {
+    pub(super) name: Name,
     pub(super) options: WorldOptions,
     pub(super) health_state: Arc<HealthState>,
     pub(super) counters: Arc<Counters>,
@@ -86,10 +87,11 @@ pub(super) fn patience(cause: &Error) -> Duration {
 const SOON: Duration = Duration::from_millis(500);
 
 impl Core {
-    pub(super) fn new(options: WorldOptions, source: Source) -> Arc<Self> {
+    pub(super) fn new(name: Name, options: WorldOptions, source: Source) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
+            health_state: Arc::new(HealthState::new(name.clone())),
+            name,
             options,
-            health_state: Arc::new(HealthState::new()),
             counters: Arc::default(),
             source: Mutex::new(source),
             turn: Mutex::default(),
@@ -240,7 +242,7 @@ impl Core {
             generation.rank_threads.iter().for_each(|rank_thread| drop(rank_thread.take_communicator()));
             return Err(error);
         }
-        traced::up(number, size);
+        traced::up(&self.name, number, size);
         if number > 1 {
             count(&self.counters.rebuilt);
         }

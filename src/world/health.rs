@@ -15,6 +15,7 @@ use crate::cuda::refuse;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::lock::{Condvar, Mutex, MutexGuard};
+use crate::nccl::Name;
 
 /// Whether a world takes requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,15 +65,17 @@ struct State {
 
 #[derive(Debug)]
 pub(super) struct HealthState {
+    /// The name of the world.
+    name: Name,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl HealthState {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(name: Name) -> Self {
         let health = Health { generation: 0, phase: Phase::Down, size: 0, cause: None, attempt: None };
         let state = State { health, changes: 0, ended: true, wakers: HashMap::new(), watches: 0 };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { name, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -120,7 +123,7 @@ impl HealthState {
         state.health.phase = Phase::Down;
         state.health.cause = Some(cause.clone());
         self.tell(state);
-        traced::down(generation, cause);
+        traced::down(&self.name, generation, cause);
         true
     }
 
@@ -136,7 +139,7 @@ impl HealthState {
         state.health.attempt = Some(error.clone());
         let generation = state.health.generation;
         self.tell(state);
-        traced::not_rebuilt(generation, attempt, error);
+        traced::not_rebuilt(&self.name, generation, attempt, error);
     }
 
     /// It takes no more requests. Whether nobody has said so before.
@@ -148,7 +151,7 @@ impl HealthState {
         state.health.phase = Phase::Closed;
         let generation = state.health.generation;
         self.tell(state);
-        traced::closed(generation);
+        traced::closed(&self.name, generation);
         true
     }
 

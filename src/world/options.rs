@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::completion::{Completion, Polling};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
-use crate::nccl::InitOptions;
+use crate::nccl::{InitOptions, Name};
 
 /// What becomes of requests for which the queue of a rank has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,6 +93,7 @@ pub struct WorldOptions {
     pub(super) while_down: WhileDown,
     pub(super) rebuild: Rebuild,
     pub(super) init: InitOptions,
+    pub(super) name: Option<Name>,
 }
 
 impl WorldOptions {
@@ -159,6 +160,35 @@ impl WorldOptions {
         self
     }
 
+    /// Sets the [name](super::World::name) of the world, by which errors and traces call it, and its communicators if
+    /// [`with_init`](Self::with_init) has none for them. By default it is that of the communicators: `world` if nothing names them.
+    ///
+    /// ```
+    /// use gpucomm::Device;
+    /// use gpucomm::world::{World, WorldOptions};
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new_with(&Device::all()?, &WorldOptions::new().with_name("experts")?)?;
+    /// assert_eq!(world.name(), "experts");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::InvalidArgument`] if the name is empty, longer than 128 bytes or has control characters.
+    pub fn with_name(mut self, name: &str) -> Result<Self> {
+        self.name = Some(Name::new("WorldOptions::with_name", name)?);
+        Ok(self)
+    }
+
+    /// Returns the options that the communicators are started with, which have the name of the world if they have none.
+    pub(super) fn named_init(&self, world: Option<&Name>) -> InitOptions {
+        match world.filter(|_| self.init.given_name().is_none()) {
+            Some(name) => self.init.clone().named(name.clone()),
+            None => self.init.clone(),
+        }
+    }
+
     /// Returns the error of options with which no world is made.
     pub(super) fn check(&self) -> Result<()> {
         if self.queue == 0 {
@@ -180,6 +210,7 @@ impl Default for WorldOptions {
             while_down: WhileDown::default(),
             rebuild: Rebuild::default(),
             init: InitOptions::default(),
+            name: None,
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::cuda::{Device, is_forked, refuse_in_child};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::MutexGuard;
+use crate::nccl::Name;
 
 /// A rank of a generation of a [`World`](super::World), and how requests are submitted to it. Cheap to clone, and may be sent to other threads.
 ///
@@ -67,6 +68,7 @@ impl Rank {
             Some((now, rank_thread))
         });
         let terms = Terms {
+            world: core.name.clone(),
             rank,
             generation,
             lane: None,
@@ -82,6 +84,11 @@ impl Rank {
     /// Its number.
     pub fn rank(&self) -> usize {
         self.terms.rank
+    }
+
+    /// The name of its world.
+    pub(super) fn world_name(&self) -> &Name {
+        &self.core.name
     }
 
     /// Whether it is a rank of the world that `core` belongs to.

@@ -7,11 +7,15 @@ use super::completion::Completion;
 use super::counters::Counters;
 use super::guarded::discard;
 use super::lane::Lane;
+use crate::nccl::Name;
 
 /// How the requests of a rank are done. All requests that were submitted through one handle share one of these, so that threads of
 /// other ranks do not touch its reference count.
 #[derive(Debug, Clone)]
 pub(super) struct Terms {
+    /// The name of the world.
+    #[cfg_attr(not(feature = "tracing"), allow(dead_code))]
+    pub(super) world: Name,
     pub(super) rank: usize,
     pub(super) generation: u64,
     pub(super) lane: Option<Lane>,

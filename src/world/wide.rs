@@ -48,8 +48,12 @@ impl<B> fmt::Debug for Wide<B> {
 pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: Vec<R>) -> Wide<R::Back> {
     if let Some((at, rank)) = ranks.iter().enumerate().find(|(_, rank)| !rank.is_of(core)) {
         let operation = requests.first().map_or(SUBMIT, Request::operation);
-        let got = format!("rank {} of another world at index {at}", rank.rank());
-        let error = Error::argument(operation, "ranks", "ranks of the world that submits", got);
+        let (own, other) = (&core.name, rank.world_name());
+        let got = match own == other {
+            true => format!("rank {} of another world {other} at index {at}", rank.rank()),
+            false => format!("rank {} of world {other} at index {at}", rank.rank()),
+        };
+        let error = Error::argument(operation, "ranks", format_args!("ranks of world {own}, which submits"), got);
         return refused(ranks, requests, Reason::Refused, &error);
     }
     submit(ranks, requests)

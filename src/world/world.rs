@@ -59,7 +59,7 @@ impl World {
     /// As there; [`Error::InvalidArgument`] for a [queue](WorldOptions::with_queue) without room.
     pub fn new_with(devices: &[Device], options: &WorldOptions) -> Result<Self> {
         options.check()?;
-        let clique = Clique::init_all_with(devices, &options.init)?;
+        let clique = Clique::init_all_with(devices, &options.named_init(options.name.as_ref()))?;
         Self::of_clique(clique, options)
     }
 
@@ -175,13 +175,18 @@ impl World {
     /// # Safety
     /// As there.
     pub unsafe fn join(exchange: Exchange, device: Device, options: &WorldOptions) -> Result<Self> {
-        let (communicator, exchange) = init_rank_of_world(device, &exchange, &options.init, options.check())?;
+        let (communicator, exchange) =
+            init_rank_of_world(device, &exchange, &options.named_init(options.name.as_ref()), options.check())?;
         Self::start(vec![communicator], options, Source::Far(exchange))
     }
 
     fn start(communicators: Vec<Communicator>, options: &WorldOptions, source: Source) -> Result<Self> {
         let devices = communicators.iter().map(Communicator::device).collect();
-        let core = Core::new(options.clone(), source);
+        let given = communicators.first().map(|first| first.inner().name.clone());
+        let name = options.name.clone().or(given).unwrap_or_default();
+        // What the world is rebuilt with has the same name.
+        let options = options.clone().with_init(options.named_init(Some(&name)));
+        let core = Core::new(name, options, source);
         monitor::start(&core)?;
         let world = Self { core, devices };
         let begun = {
@@ -190,6 +195,11 @@ impl World {
         };
         begun?;
         Ok(world)
+    }
+
+    /// The name by which errors and traces call the world: that of [`WorldOptions::with_name`], or that of its communicators.
+    pub fn name(&self) -> &str {
+        self.core.name.as_str()
     }
 
     /// How many ranks the generation has, here and elsewhere; that of the last one where it is down.
@@ -421,6 +431,7 @@ impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Health { generation, phase, size, .. } = self.health();
         let mut all = f.debug_struct("World");
+        all.field("name", &self.name());
         all.field("generation", &generation).field("phase", &phase).field("size", &size).finish_non_exhaustive()
     }
 }

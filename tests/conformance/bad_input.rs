@@ -340,20 +340,38 @@ fn buffers_of_another_communicator() {
                 let mut window = comm.alloc_from(stream, &[1.0f32; 8])?;
                 let mut local = comm.alloc_local::<f32>(stream, 8)?;
                 let sum = ReduceOp::Sum;
-                let refused = |result: gpucomm::Result<()>| {
-                    let advice = "allocate it from this one, or use a DeviceBuffer, which works with any";
-                    assert_argument(result, "all_reduce", "memory of this communicator", advice);
+                let refused = |result: gpucomm::Result<()>, (expected, got, own): (&str, &str, &str)| {
+                    let text = result.as_ref().expect_err("memory of another").to_string();
+                    let advice = "or use a DeviceBuffer, which works with any communicator";
+                    assert!(text.contains(&format!("; allocate it from {own}, {advice}")), "{text}");
+                    assert_argument(result, "all_reduce", expected, got);
                 };
-                for foreign in [other, &part] {
-                    refused(foreign.all_reduce(InPlace(&mut window), sum, stream));
+                // The other clique has the same name.
+                let another = (
+                    "memory of this communicator \"world\"",
+                    "a buffer of another communicator \"world\" (",
+                    "this one",
+                );
+                let parent = (
+                    "memory of communicator \"world/split(color=0)\"",
+                    "a buffer of communicator \"world\"; ",
+                    "\"world/split(color=0)\"",
+                );
+                let child = (
+                    "memory of communicator \"world\"",
+                    "a buffer of communicator \"world/split(color=0)\"; ",
+                    "\"world\"",
+                );
+                for (foreign, names) in [(other, another), (&part, parent)] {
+                    refused(foreign.all_reduce(InPlace(&mut window), sum, stream), names);
                     local.fill(stream, 1.0)?;
                     foreign.all_reduce(InPlace(&mut local), sum, stream)?;
                     assert_eq!(local.to_vec(stream)?, [foreign.size() as f32; 8]);
-                    refused(group(|g| g.all_reduce(foreign, InPlace(&mut window), ReduceOp::Sum, stream)));
+                    refused(group(|g| g.all_reduce(foreign, InPlace(&mut window), ReduceOp::Sum, stream)), names);
                 }
                 // The other way round, too.
                 let mut of_part = part.alloc::<f32>(stream, 8)?;
-                refused(comm.all_reduce(InPlace(&mut of_part), sum, stream));
+                refused(comm.all_reduce(InPlace(&mut of_part), sum, stream), child);
                 let mut of_part = part.alloc_local::<f32>(stream, 8)?;
                 comm.all_reduce(InPlace(&mut of_part), sum, stream)?;
                 let operator = comm.pre_mul_sum(2.0f32)?;
@@ -362,8 +380,8 @@ fn buffers_of_another_communicator() {
                 assert_argument(
                     other.all_reduce(InPlace(&mut plain), foreign, stream),
                     "all_reduce",
-                    "",
-                    "communicator",
+                    "a PreMulSum of this communicator \"world\"",
+                    "one of another communicator \"world\"",
                 );
                 // What the advice says works.
                 part.all_reduce(InPlace(&mut of_part), ReduceOp::Sum, stream)?;

@@ -50,12 +50,13 @@ fn all_fields() -> Vec<Field> {
         ("min_ctas", (2, 17, 1), new().with_min_ctas(3)),
         ("max_ctas", (2, 17, 1), new().with_max_ctas(5)),
         ("split_share", (2, 18, 1), new().with_split_share(true)),
+        // Works with every NCCL.
+        ("name", (2, 17, 1), new().with_name("the name").unwrap()),
     ];
     #[cfg(nccl_ge_2_26)]
     all.push(("traffic_class", (2, 26, 2), new().with_traffic_class(0)));
     #[cfg(nccl_ge_2_27)]
     all.extend([
-        ("comm_name", (2, 27, 3), new().with_comm_name("the name").unwrap()),
         ("collnet_enable", (2, 27, 3), new().with_collnet_enable(false)),
         ("cta_policy", (2, 27, 3), new().with_cta_policy(CtaPolicy::Efficiency)),
         ("shrink_share", (2, 27, 3), new().with_shrink_share(false)),

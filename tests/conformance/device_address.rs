@@ -167,20 +167,20 @@ fn refused(comm: &Communicator, x: &CommBuffer<'_, u32>, window: &Window<'_>, st
     assert_argument(comm.lsa_address(CommBuffer::at(x, 0), usize::MAX), "lsa_address", &below, &usize::MAX.to_string());
     let local = comm.alloc_local::<u32>(stream, 8)?;
     let outside = comm.peer_address(CommBuffer::at(&local, 0), 0);
-    assert_argument(outside, "peer_address", "a window of this communicator", "");
+    assert_argument(outside, "peer_address", "a window of communicator \"world\"", "");
     let part = comm.split(Some(0), comm.rank())?.expect("a part");
     assert_argument(
         part.peer_address(CommBuffer::at(x, 0), 0),
         "peer_address",
-        "a window of this communicator",
-        "another",
+        "a window of communicator \"world/split(color=0)\"",
+        "a buffer of communicator \"world\"; make it of \"world/split(color=0)\"",
     );
     if window.unsupported().is_none() {
         assert_argument(
             part.lsa_address(window.at::<u32>(0), 0),
             "lsa_address",
-            "a window of this communicator",
-            "another",
+            "a window of communicator \"world/split(color=0)\"",
+            "one of communicator \"world\"; make it of \"world/split(color=0)\"",
         );
     }
     Ok(())

@@ -51,9 +51,7 @@ fn they_work_there_and_here() {
     watched(90.0, || {
         for ranks in rank_counts(&[1, 2, 4]) {
             // A name, which NCCL goes on pointing to.
-            let config = Config::new();
-            #[cfg(nccl_ge_2_27)]
-            let config = config.with_comm_name("given away").unwrap();
+            let config = Config::new().with_name("given away").unwrap();
             let comms = ranks_with(ranks, config);
             let expected = vec![(1..=ranks as i64).sum::<i64>(); 1001];
             let aborter = comms[0].aborter();
@@ -72,6 +70,7 @@ fn they_work_there_and_here() {
                 assert_eq!((number, count), (rank as i32, ranks as i32));
             }
             let comms = taken(&raw);
+            assert!(comms.iter().all(|comm| comm.name() == "raw"), "{comms:?}");
             let results = on_all(comms, |comm| (sum(&comm).unwrap(), comm.close_timeout(slower(10.0))));
             for (result, closed) in results {
                 assert_eq!(result, expected);

@@ -89,6 +89,7 @@ mod meeting;
 mod mixed;
 mod moved;
 mod movement;
+mod names;
 mod neighbours;
 mod nested;
 mod no_threads;

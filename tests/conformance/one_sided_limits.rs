@@ -43,12 +43,25 @@ fn what_cannot_be_is_refused_by_name() {
                 let plain = DeviceBuffer::<u32>::zeroed(stream, 10)?;
                 far(comm.put_signal(&plain, next, buffer.at(0), stream), "memory in a window", "outside of all");
                 let local = comm.alloc_local::<u32>(stream, 10)?;
-                far(comm.put_signal(&buffer, next, local.at(0), stream), "a window of this communicator", "no window");
+                far(
+                    comm.put_signal(&buffer, next, local.at(0), stream),
+                    "a window of communicator \"world\"",
+                    "no window",
+                );
+                const OWN: &str = "a window of this communicator \"world\"";
                 let theirs = other.clique.rank(comm.rank()).alloc::<u32>(stream, 10)?;
-                far(comm.put_signal(&buffer, next, theirs.at(0), stream), "a window of this", "another communicator");
+                far(
+                    comm.put_signal(&buffer, next, theirs.at(0), stream),
+                    OWN,
+                    "a buffer of another communicator \"world\" (",
+                );
                 let memory = gpucomm::nccl::alloc::<u32>(stream, PAGE)?;
                 let window = other.clique.rank(comm.rank()).window(&memory)?;
-                far(comm.put_signal(&buffer, next, window.at(0), stream), "a window of this", "another communicator");
+                far(
+                    comm.put_signal(&buffer, next, window.at(0), stream),
+                    OWN,
+                    "one of another communicator \"world\" (",
+                );
                 assert_argument(comm.signal(ranks, stream), "signal", &format!("below {ranks}"), &ranks.to_string());
                 let wait = |signals: &[(usize, usize)], expected: &str| {
                     let refused = comm.wait_signal(signals, stream);
@@ -105,7 +118,7 @@ fn a_window_over_a_buffer_of_one_rank_is_no_buffer_of_all() {
                 comm.barrier_on_stream(stream)?;
                 for (local, len) in [(&part, 2 * PAGE), (&part, PAGE), (&whole, PAGE)] {
                     let refused = comm.put_signal(source.slice(..len), next, local.at(0), stream);
-                    assert_argument(refused, "put_signal", "a window of this communicator", "no window");
+                    assert_argument(refused, "put_signal", "a window of communicator \"world\"", "no window");
                 }
                 for window in [&over_part, &over_whole] {
                     comm.put_signal(source.slice(..PAGE), next, window.at(0), stream)?;

@@ -274,7 +274,8 @@ fn what_cannot_be_registered_is_refused() {
                 let far = DeviceBuffer::<u32>::zeroed(&Stream::new(elsewhere)?, 10)?;
                 assert_argument(comm.register(&far), "register", &comm.device().to_string(), &elsewhere.to_string());
                 let theirs = other.clique.rank(comm.rank()).alloc_local::<u32>(stream, 10)?;
-                assert_argument(comm.register(&theirs), "register", "this communicator", "another communicator");
+                let (own, another) = ("this communicator \"world\"", "another communicator \"world\"");
+                assert_argument(comm.register(&theirs), "register", own, another);
                 let plain = DeviceBuffer::<u32>::zeroed(stream, 10)?;
                 // SAFETY: the view is not used.
                 let view = unsafe { Slice::<u32>::from_raw_parts(&plain, comm.device(), plain.as_raw(), 10)? };

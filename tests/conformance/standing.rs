@@ -53,7 +53,7 @@ fn what_is_shown_of_them() {
         let rig = Rig::new(1);
         let comm = rig.clique.rank(0);
         let shown = format!("{comm:?}");
-        assert_eq!(shown, "Communicator { rank: 0, size: 1, device: Device(0), state: Active, .. }");
+        assert_eq!(shown, "Communicator { name: \"world\", rank: 0, size: 1, device: Device(0), state: Active, .. }");
         assert_eq!(format!("{:?}", rig.clique), format!("Clique {{ ranks: [{shown}], pinned: false }}"));
         let sum = comm.pre_mul_sum(0.5f32).unwrap();
         assert_eq!(format!("{sum:?}"), "PreMulSum { element: F32, rank: 0, factor: \"on the host\", .. }");

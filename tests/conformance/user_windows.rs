@@ -196,7 +196,8 @@ fn other_memory_is_refused_by_name() {
                 grown.grow(step()?)?;
                 assert_argument(comm.window(&grown), "window", "cuda::vmm", "not mapped as one");
                 let theirs = other.clique.rank(comm.rank()).alloc_local::<u32>(stream, PAGE)?;
-                assert_argument(comm.window(&theirs), "window", "this communicator", "another communicator");
+                let (own, another) = ("this communicator \"world\"", "another communicator \"world\"");
+                assert_argument(comm.window(&theirs), "window", own, another);
                 let far = Device::all()?.into_iter().find(|one| *one != device).unwrap();
                 let far = DeviceBuffer::<u32>::zeroed(&Stream::new(far)?, PAGE)?;
                 assert_argument(comm.window(&far), "window", &device.to_string(), &far.device().to_string());

@@ -351,7 +351,10 @@ fn another_thread_inside() {
                 assert!(matches!(first.join().unwrap(), Err(Error::Timeout { .. })));
                 second
             });
-            assert_names(&error, &["all_reduce", "another thread is inside a call on the communicator of rank 0; "]);
+            assert_names(
+                &error,
+                &["all_reduce", "another thread is inside a call on rank 0 of communicator \"world\"; "],
+            );
             assert_names(
                 &error,
                 &["rank 0 was given last all_reduce of 5 f32, sum (its operation 1, collective 1), to which"],

@@ -46,7 +46,7 @@ impl Settings {
         #[cfg(nccl_ge_2_27)]
         {
             if let Some(number) = take(2, 27, 3) {
-                config = config.with_comm_name(&format!("random {number}")).expect("a name");
+                config = config.with_name(&format!("random {number}")).expect("a name");
             }
             if let Some(number) = take(2, 27, 3) {
                 config = config.with_collnet_enable(number % 2 == 0);

@@ -19,6 +19,7 @@ mod hooked_store;
 mod hostile;
 mod lanes;
 mod load;
+mod names;
 mod operations;
 mod order;
 mod panics;

@@ -130,7 +130,7 @@ fn ranks_of_another_world_and_of_an_earlier_generation() {
         let failed = one.submit_through(ranks, ranks.iter().map(|_| requests::barrier())).wait().unwrap_err();
         assert_eq!((failed.reason, failed.buffers.unwrap().len()), (Reason::Refused, ranks.len()));
         let error = failed.error.to_string();
-        assert!(error.contains("barrier") && error.contains("of another world at index"), "{error}");
+        assert!(error.contains("barrier") && error.contains("of another world \"world\" at index"), "{error}");
     }
     let stale = one.ranks();
     one.fail("a test");

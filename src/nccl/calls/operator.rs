@@ -5,6 +5,7 @@ use super::float8;
 use super::site::Site;
 use crate::cuda::Region;
 use crate::error::{Error, Result};
+use crate::nccl::rank::another::{Foreign, foreign};
 use crate::reduce_op::ReduceOp;
 use crate::sys;
 
@@ -50,7 +51,7 @@ impl<'a> Operator<'a> {
             Self::Common(sys::ncclRedOp_t::ncclAvg) if site.comm.size == 1 => Ok(sys::ncclRedOp_t::ncclSum),
             Self::Common(op) => Ok(op),
             Self::PreMul { op, communicator, .. } if communicator == site.comm.id => Ok(op),
-            Self::PreMul { .. } => Err(elsewhere(site.operation)),
+            Self::PreMul { communicator, .. } => Err(elsewhere(site, communicator)),
             Self::Missing(op) => Err(missing(site.operation, op)),
         }
     }
@@ -72,6 +73,7 @@ fn missing(operation: &'static str, op: ReduceOp) -> Error {
 }
 
 #[cold]
-fn elsewhere(operation: &'static str) -> Error {
-    Error::argument(operation, "op", "a PreMulSum of this communicator", "one of another communicator")
+fn elsewhere(site: &Site<'_>, owner: u64) -> Error {
+    let Foreign { expected, got, .. } = foreign(site.comm, owner, "a PreMulSum", "one");
+    Error::argument(site.operation, "op", expected, got)
 }

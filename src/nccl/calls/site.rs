@@ -6,6 +6,7 @@ use super::kind::Kind;
 use crate::cuda::{Access, Allocation, Device, Region, Stream};
 use crate::element::ElementKind;
 use crate::error::{Error, Result};
+use crate::nccl::rank::another::{Foreign, foreign};
 use crate::nccl::rank::inner::Inner;
 
 /// Where an operation is to run.
@@ -50,16 +51,13 @@ impl<'a> Site<'a> {
         if !is_within_reach {
             return self.wrong_device(what, alloc.who());
         }
-        let (expected, got) = if is_owned {
-            ("memory within a window, or outside of all", "memory that lies partly in one")
-        } else {
-            (
-                "memory of this communicator",
-                "a buffer that belongs to another communicator; allocate it from this one, or use a DeviceBuffer, which works with any \
-                 communicator",
-            )
-        };
-        Error::argument(self.operation, what, expected, got)
+        if is_owned {
+            let (expected, got) = ("memory within a window, or outside of all", "memory that lies partly in one");
+            return Error::argument(self.operation, what, expected, got);
+        }
+        let Foreign { expected, got, own } = foreign(self.comm, alloc.owner(), "memory", "a buffer");
+        let advice = "or use a DeviceBuffer, which works with any communicator";
+        Error::argument(self.operation, what, expected, format_args!("{got}; allocate it from {own}, {advice}"))
     }
 
     #[inline]

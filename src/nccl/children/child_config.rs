@@ -11,23 +11,27 @@ use crate::nccl::lifecycle::start_child::Place;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
+use crate::nccl::setup::name::Name;
 use crate::nccl::validate::split::Terms;
 
 /// A configuration for a child.
 #[derive(Debug, Clone)]
 pub(crate) struct ChildConfig {
     pub(crate) config: Arc<Config>,
+    /// The name of the child.
+    pub(crate) name: Name,
     /// What ranks compare of it.
     pub(crate) terms: Arc<Terms>,
 }
 
 impl ChildConfig {
     /// Makes the configuration of a child of `inner`: `config`, with its unset fields filled from
-    /// `inner`.
-    pub(crate) fn of(operation: &'static str, inner: &Inner, config: &Config) -> Result<Self> {
+    /// `inner`. The child has the name `derived` if `config` has none.
+    pub(crate) fn of(operation: &'static str, inner: &Inner, config: &Config, derived: Name) -> Result<Self> {
+        let name = config.name().cloned().unwrap_or(derived);
         let parent = inner.local_ranks.config();
         let shares = environment::shares(parent.shares());
-        let config = config.over(parent);
+        let config = config.over(parent).named(&name);
         config.check(operation)?;
         kept(operation, "split_share", shares, environment::shares(config.shares()))?;
         #[cfg(nccl_ge_2_27)]
@@ -37,7 +41,7 @@ impl ChildConfig {
             kept(operation, "shrink_share", says(parent), says(config.shrinks_share()))?;
         }
         let terms = Arc::new(config.terms());
-        Ok(Self { config: Arc::new(config), terms })
+        Ok(Self { config: Arc::new(config), name, terms })
     }
 
     /// Keeps a configuration with the ranks of the child, for as long as NCCL may read it.

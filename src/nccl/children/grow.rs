@@ -16,6 +16,7 @@ use crate::nccl::rank::inner::{Inner, LOCAL_RANKS, LocalRanks};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
+use crate::nccl::setup::name::Name;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::validate::regroup::Plan;
 use crate::sys;
@@ -30,6 +31,8 @@ pub(crate) struct Invited {
     /// The key of the grown communicator, which is the same in all processes.
     pub(crate) key: UniqueId,
     pub(crate) size: usize,
+    /// The name of the grown communicator.
+    pub(crate) name: Name,
     /// The ranks of the grown communicator, if it is a clique.
     pub(crate) clique: Option<Arc<LocalRanks>>,
     /// Tells whether the communicator that has invited can still grow.
@@ -114,7 +117,7 @@ pub(crate) fn invite(operation: &'static str, inner: &Arc<Inner>, more: usize) -
     let open = open.map_err(|error| if failed { failed_call::end(&[inner], operation, error) } else { error })?;
     let (config, timeout) = (inner.local_ranks.config(), inner.timeout());
     let host = Host { id: open.id, inner: Arc::downgrade(inner), local_ranks: Arc::clone(&inner.local_ranks) };
-    Ok(Invited { id: open.id, key, size, clique, host, config, timeout })
+    Ok(Invited { id: open.id, key, size, name: inner.name.grown(), clique, host, config, timeout })
 }
 
 /// Waits until `inner` has done what was enqueued, and checks whether it can grow by so many ranks,

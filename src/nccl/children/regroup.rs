@@ -71,7 +71,9 @@ pub(crate) fn shrink(
     for inner in members {
         check_excluded(operation, inner, &sorted)?;
     }
-    let config_of = |inner: &&Arc<Inner>| config.map(|config| ChildConfig::of(operation, inner, config)).transpose();
+    let config_of = |inner: &&Arc<Inner>| {
+        config.map(|config| ChildConfig::of(operation, inner, config, inner.name.shrunk())).transpose()
+    };
     let configs = members.iter().map(config_of).collect::<Result<Vec<_>>>()?;
     let terms = configs.iter().flatten().next().map(|config| Arc::clone(&config.terms));
     let brings = configs.into_iter().map(|config| {
@@ -101,8 +103,10 @@ fn check_excluded(operation: &'static str, inner: &Inner, excluded: &[usize]) ->
         );
     }
     if inner.is_active() && environment::shrinks_share(inner.local_ranks.shrinks_share()) {
-        let reason =
-            "shrinkShare is set for this communicator: revoke it before, which NCCL shares nothing with".to_owned();
+        let reason = format!(
+            "shrinkShare is set for communicator {}: revoke it before, which NCCL shares nothing with",
+            inner.name
+        );
         return Err(Error::InvalidUsage { operation, reason });
     }
     Ok(())
@@ -163,7 +167,7 @@ pub(super) fn regroup(
         let parts = members.iter().zip(&mut locked).zip(helpers).zip(brings.into_iter().zip(parties));
         let parts = parts.map(|(((inner, guard), helper), (bring, party))| {
             let times = guard.regroup(plan);
-            let child = bring.joins.then(|| place_of(operation, inner, (plan, times), bring.place.as_ref(), &party));
+            let child = bring.joins.then(|| place_of(operation, inner, (plan, times), &bring, &party));
             let child = child.transpose()?;
             ChildConfig::keep(bring.config.as_ref(), child.as_ref());
             let config = bring.config.map(|config| config.config);
@@ -359,9 +363,16 @@ fn place_of(
     operation: &'static str,
     inner: &Inner,
     (plan, times): (&Plan, u64),
-    place: Option<&Choice>,
+    bring: &Bring,
     party: &Party,
 ) -> Result<Place> {
+    let place = bring.place.as_ref();
+    let color = |place: Option<&Choice>| place.map(|choice| choice.color);
+    let name = bring.config.as_ref().map(|config| config.name.clone()).unwrap_or_else(|| match plan {
+        Plan::Without(..) => inner.name.shrunk(),
+        Plan::Grow(_) => inner.name.grown(),
+        Plan::Split | Plan::Resume => inner.name.part(color(place).unwrap_or(0)),
+    });
     if let Plan::Grow(more) = plan {
         let (child, part) = grown(*more, times);
         let local_ranks = LOCAL_RANKS.join_grown(&inner.local_ranks, &inner.local_ranks.lineage.key(&child));
@@ -369,9 +380,8 @@ fn place_of(
             local_ranks.set_in_process(|| parent.of_rest(inner.size + more, part));
         }
         // The new ranks are in no exchange with these.
-        return Ok(Place { local_ranks, listener: None });
+        return Ok(Place { local_ranks, name, listener: None });
     }
-    let color = |place: Option<&Choice>| place.map(|choice| choice.color);
     let child = match plan {
         Plan::Without(excluded, _) => Child::Rest(Arc::clone(excluded), times),
         Plan::Split | Plan::Resume | Plan::Grow(_) => Child::RevokedPart(times, color(place).unwrap_or(0)),
@@ -390,7 +400,7 @@ fn place_of(
     if let Some(parent) = inner.validation.in_process() {
         local_ranks.set_in_process(|| parent.of_rest(with.count(), part));
     }
-    Ok(Place { local_ranks, listener: listener.transpose()? })
+    Ok(Place { local_ranks, name, listener: listener.transpose()? })
 }
 
 /// Whether ranks of other processes know that these come, and rely on it.

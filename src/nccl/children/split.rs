@@ -185,7 +185,8 @@ fn together(
             if let Some(parent) = inner.validation.in_process() {
                 local_ranks.set_in_process(|| parent.of_part(&ranks, part));
             }
-            Ok::<_, Error>(Place { local_ranks, listener: listener.transpose()? })
+            let name = ask.config.as_ref().map_or_else(|| inner.name.part(color), |config| config.name.clone());
+            Ok::<_, Error>(Place { local_ranks, name, listener: listener.transpose()? })
         });
         let child = child.transpose()?;
         ChildConfig::keep(ask.config.as_ref(), child.as_ref());

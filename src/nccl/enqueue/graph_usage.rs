@@ -41,22 +41,29 @@ pub(super) fn is_one(inner: &Inner) -> bool {
 /// Fails where an operation cannot be made as `inner` was made. `captures`: it is to become part of a capture, and whether that has
 /// operations of `inner` already.
 pub(super) fn check(inner: &Inner, operation: &'static str, captures: Option<bool>) -> Result<()> {
+    let name = &inner.name;
     let reason = match usage(inner) {
         Usage::Mixed => return Ok(()),
         Usage::None if captures.is_none() => return Ok(()),
         Usage::None => {
-            "graph_usage is None, or NCCL_GRAPH_MIXING_SUPPORT is 0: nothing of this communicator is captured"
+            format!(
+                "graph_usage is None, or NCCL_GRAPH_MIXING_SUPPORT is 0: nothing of communicator {name} is captured"
+            )
         }
-        Usage::One if captures.is_some() && inner.shares_resources() => SHARED,
+        Usage::One if captures.is_some() && inner.shares_resources() => SHARED.to_owned(),
         Usage::One if inner.graphs.exist() => {
-            "graph_usage is One: as long as there is a graph, all operations of this communicator are in that, and no other is captured"
+            format!(
+                "graph_usage is One: as long as there is a graph, all operations of communicator {name} are in that, and no other is captured"
+            )
         }
         Usage::One if inner.graphs.open() > usize::from(captures == Some(true)) => {
-            "graph_usage is One: as long as a capture has operations of this communicator, all others become part of that"
+            format!(
+                "graph_usage is One: as long as a capture has operations of communicator {name}, all others become part of that"
+            )
         }
         Usage::One => return Ok(()),
     };
-    Err(Error::InvalidUsage { operation, reason: reason.to_owned() })
+    Err(Error::InvalidUsage { operation, reason })
 }
 
 /// Communicators that share the resources use streams that this one does not know.

@@ -16,6 +16,7 @@ use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::issued::Wait;
 use crate::nccl::rank::recent::Record;
 use crate::nccl::rank::state::{AbortedBy, CommState};
+use crate::nccl::setup::name::Name;
 use crate::nccl::validate::operation;
 use crate::nccl::wait::explanation;
 use crate::version;
@@ -29,6 +30,7 @@ const SCHEMA: &str = "gpucomm-dump/1";
 #[derive(Debug, Clone)]
 pub struct Dump {
     key: u64,
+    name: Name,
     rank: usize,
     size: usize,
     device: String,
@@ -62,6 +64,7 @@ impl Dump {
         let waits = open(inner, &seen, &records);
         Self {
             key: key(&inner.local_ranks.lineage),
+            name: inner.name.clone(),
             rank: inner.rank,
             size: inner.size,
             device: inner.device.to_string(),
@@ -84,9 +87,16 @@ impl Dump {
 
     /// Returns the dump of a rank that waits for the others to start, in a communicator of `size`
     /// ranks. `waits` describes the wait.
-    pub(crate) fn starting(lineage: &Lineage, (rank, size): (usize, usize), device: Device, waits: String) -> Self {
+    pub(crate) fn starting(
+        lineage: &Lineage,
+        name: &Name,
+        (rank, size): (usize, usize),
+        device: Device,
+        waits: String,
+    ) -> Self {
         Self {
             key: key(lineage),
+            name: name.clone(),
             rank,
             size,
             device: device.to_string(),
@@ -99,6 +109,7 @@ impl Dump {
     fn empty(occasion: String, when: u64) -> Self {
         Self {
             key: 0,
+            name: Name::default(),
             rank: 0,
             size: 1,
             device: String::new(),
@@ -140,7 +151,7 @@ impl Dump {
     }
 
     /// The communicator, rank and process that it is of, as a part of a file's name.
-    pub(super) fn name(&self) -> String {
+    pub(super) fn file_stem(&self) -> String {
         format!("{:016x}-rank{}-{}", self.key, self.rank, std::process::id())
     }
 }
@@ -190,6 +201,7 @@ impl fmt::Display for Dump {
         });
         object.object("communicator", |communicator| {
             communicator.text("key", format_args!("{:016x}", self.key));
+            communicator.text("name", self.name.as_str());
             communicator.text_if("part", self.part.as_ref());
             communicator.number("rank", self.rank as u64);
             communicator.number("size", self.size as u64);

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::lock::{Mutex, is_forked};
 use crate::nccl::local_ranks::lineage::Lineage;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
+use crate::nccl::setup::name::Name;
 
 /// Where dumps are written when something goes wrong; nowhere, if it is not set.
 const VARIABLE: &str = "GPUCOMM_DUMP";
@@ -33,7 +34,7 @@ fn newest(path: &Path) -> Newest {
 
 /// Writes a dump, into a directory that is made if need be; an older one that this rank has written there before goes, a newer one stays.
 pub(crate) fn write(dump: &Dump, directory: &Path) -> Result<PathBuf> {
-    let path = directory.join(format!("gpucomm-{}.json", dump.name()));
+    let path = directory.join(format!("gpucomm-{}.json", dump.file_stem()));
     // Until it is there: who is slow, as it has waited for an answer, writes over nothing that was made since.
     let newest = newest(&path);
     let mut newest = newest.lock();
@@ -42,7 +43,7 @@ pub(crate) fn write(dump: &Dump, directory: &Path) -> Result<PathBuf> {
     }
     // Whole, or as it was before: others may write it at the same time, and the process may end in the middle.
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let draft = directory.join(format!(".{}-{}", dump.name(), NEXT.fetch_add(1, Ordering::Relaxed)));
+    let draft = directory.join(format!(".{}-{}", dump.file_stem(), NEXT.fetch_add(1, Ordering::Relaxed)));
     let written = fs::create_dir_all(directory).and_then(|()| fs::write(&draft, format!("{dump}\n")));
     written.and_then(|()| fs::rename(&draft, &path)).map_err(|error| Error::InvalidUsage {
         operation: "dump_all",
@@ -133,23 +134,35 @@ impl Trouble {
         if occasions.is_empty() {
             return Self(Vec::new());
         }
-        let first = occasions[0].1.clone();
-        Self(Self::beside(first, &mut occasions))
+        let (id, first) = occasions[0].clone();
+        let all = LOCAL_RANKS.ranks();
+        let other = match all.iter().find(|inner| inner.id == id) {
+            Some(inner) => format!("beside communicator {}: {first}", inner.name),
+            None => format!("beside another communicator: {first}"),
+        };
+        Self(Self::beside(&other, &mut occasions))
     }
 
     /// That of these ranks of a communicator of `size`, which wait for it to start, and of all others of the process.
-    pub(crate) fn starting(lineage: &Lineage, ranks: &[(usize, Device)], size: usize, waits: &Error) -> Self {
+    pub(crate) fn starting(
+        lineage: &Lineage,
+        name: &Name,
+        ranks: &[(usize, Device)],
+        size: usize,
+        waits: &Error,
+    ) -> Self {
         if directory().is_none() {
             return Self(Vec::new());
         }
-        let dump = |&(rank, device): &(usize, Device)| Dump::starting(lineage, (rank, size), device, waits.to_string());
-        let mut all = Self::beside(waits, &mut []);
+        let dump =
+            |&(rank, device): &(usize, Device)| Dump::starting(lineage, name, (rank, size), device, waits.to_string());
+        let mut all = Self::beside(&format!("beside communicator {name}: {waits}"), &mut []);
         all.extend(ranks.iter().map(dump));
         Self(all)
     }
 
-    /// That of all ranks of the process, by what has happened first, but for those that have a reason of their own.
-    fn beside(first: impl std::fmt::Display, occasions: &mut [(u64, String)]) -> Vec<Dump> {
+    /// That of all ranks of the process. The occasion is `other` for those that have no reason of their own.
+    fn beside(other: &str, occasions: &mut [(u64, String)]) -> Vec<Dump> {
         let open = LOCAL_RANKS.ranks().into_iter().filter(|inner| !inner.has_ended());
         let dump = |inner: Arc<Inner>| {
             // What is about to end says why.
@@ -157,8 +170,7 @@ impl Trouble {
                 return dump;
             }
             let own = occasions.iter_mut().find(|(id, _)| *id == inner.id);
-            let other = || format!("beside another communicator: {first}");
-            Dump::of(&inner, own.map_or_else(other, |(_, why)| std::mem::take(why)))
+            Dump::of(&inner, own.map_or_else(|| other.to_owned(), |(_, why)| std::mem::take(why)))
         };
         open.map(dump).collect()
     }

@@ -19,6 +19,7 @@ use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::environment;
+use crate::nccl::setup::name::Name;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::{sys, version};
 
@@ -83,6 +84,7 @@ pub(crate) unsafe fn take_over(operation: &'static str, raw: &[sys::ncclComm_t])
     let local_ranks = LOCAL_RANKS.join(&fresh_id(), ranks.len(), false);
     let parts = ranks.into_iter().zip(helpers).map(|(Rank { raw, rank, size, device }, helper)| Parts {
         handle: Handle(raw),
+        name: Name::adopted(),
         rank,
         size,
         device,

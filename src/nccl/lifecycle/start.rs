@@ -33,6 +33,7 @@ use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
 use crate::nccl::setup::local_memory;
+use crate::nccl::setup::name::Name;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::order::Sharing;
@@ -221,7 +222,8 @@ impl Start {
         };
         let shares = environment::shares(options.config.shares());
         let local_ranks = LOCAL_RANKS.join(key, ranks.len(), shares);
-        let config = local_ranks.keep_config(options.config.clone());
+        let name = options.name();
+        let config = local_ranks.keep_config(options.config.named(&name));
         let first = ranks.first().map(|(rank, _)| *rank).filter(|_| local_ranks.in_process().is_none());
         let made = Made::new(ranks.clone(), Arc::clone(&local_ranks), grows.is_some());
         // Without a buffer: a start that is too late stays with its thread, which aborts it.
@@ -238,6 +240,7 @@ impl Start {
             operation,
             size,
             first,
+            name,
             ranks,
             helpers,
             local_ranks,
@@ -257,6 +260,7 @@ impl Start {
 pub(crate) struct Starting {
     operation: &'static str,
     size: usize,
+    name: Name,
     /// The first of the ranks, if there are others in other processes.
     first: Option<usize>,
     /// The ranks, and their devices.
@@ -297,7 +301,7 @@ impl Starting {
             lost = lost.or_else(|| Some((Deadline::after(REST), gone()?)));
             // Not at once: a rank may have started, and ended after that.
             if let Some((_, error)) = lost.take_if(|(rest, _)| rest.expired()) {
-                Trouble::starting(&self.local_ranks.lineage, &self.ranks, self.size, &error).write();
+                Trouble::starting(&self.local_ranks.lineage, &self.name, &self.ranks, self.size, &error).write();
                 return Err(error);
             }
         }
@@ -336,7 +340,7 @@ impl Starting {
         if self.deadline.expired() {
             let said = said(Handle(ptr::null_mut())).map(|said| format!("; {said}")).unwrap_or_default();
             let late = self.deadline.error(operation, format!("{}{said}", self.absent()));
-            Trouble::starting(&self.local_ranks.lineage, &self.ranks, self.size, &late).write();
+            Trouble::starting(&self.local_ranks.lineage, &self.name, &self.ranks, self.size, &late).write();
             return Some(Err(late));
         }
         None
@@ -368,7 +372,19 @@ impl Starting {
             .map(|(helper, (handle, (rank, device)))| {
                 let local_ranks = Arc::clone(&self.local_ranks);
                 let lock = shares.then(|| Lock::new(next_id()));
-                Inner::new(Parts { handle, rank, size, device, local_ranks, helper, timeout, force_windows, lock })
+                let name = self.name.clone();
+                Inner::new(Parts {
+                    handle,
+                    name,
+                    rank,
+                    size,
+                    device,
+                    local_ranks,
+                    helper,
+                    timeout,
+                    force_windows,
+                    lock,
+                })
             })
             .collect();
         admit_in(self.scope.take(), self.operation, &members, &self.local_ranks, entered)?;

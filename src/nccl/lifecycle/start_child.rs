@@ -31,6 +31,7 @@ use crate::nccl::raw::check::check;
 use crate::nccl::raw::group::grouped;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::setup::config::Config;
+use crate::nccl::setup::name::Name;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::wait::begin_call::begin_visits;
 use crate::nccl::wait::explanation;
@@ -78,6 +79,8 @@ pub(crate) struct Part {
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) local_ranks: Arc<LocalRanks>,
+    /// The name of the child.
+    pub(crate) name: Name,
     /// What the ranks of other processes say, if the communicator is checked.
     pub(crate) listener: Option<PeerListener>,
 }
@@ -185,7 +188,7 @@ pub(crate) fn wait<T>(
 
 /// A child of `parent`, with all that it inherits.
 fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inner> {
-    let Place { local_ranks, listener } = place;
+    let Place { local_ranks, name, listener } = place;
     let config = local_ranks.config();
     let lock = match local_ranks.is_within(&parent.local_ranks) {
         true => parent.shared_lock().cloned(),
@@ -195,6 +198,7 @@ fn child_of(parent: &Inner, helper: Helper, place: Place, born: Born) -> Arc<Inn
     let Born { handle, rank, size } = born;
     let child = Inner::new(Parts {
         handle,
+        name,
         rank,
         size,
         device: parent.device,

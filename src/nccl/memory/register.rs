@@ -18,6 +18,7 @@ use crate::cuda::{Allocation, Region};
 use crate::error::{Error, Result};
 use crate::nccl::enqueue::in_group;
 use crate::nccl::lifecycle::failed_call;
+use crate::nccl::rank::another::{Foreign, foreign};
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
 
@@ -65,9 +66,9 @@ pub(super) fn kept(operation: &'static str, inner: &Inner, region: &Region<'_>) 
         return wrong(&format_args!("{} of rank {}", inner.device, inner.rank), &region.device());
     }
     if region.alloc.owner() != 0 && region.alloc.owner() != inner.id {
-        let got = "a buffer that belongs to another communicator; allocate it from this one, or by nccl::alloc, whose memory works with any \
-                   communicator";
-        return wrong(&"memory of this communicator", &got);
+        let Foreign { expected, got, own } = foreign(inner, region.alloc.owner(), "memory", "a buffer");
+        let advice = "or by nccl::alloc, whose memory works with any communicator";
+        return wrong(&expected, &format_args!("{got}; allocate it from {own}, {advice}"));
     }
     match region.alloc.keep() {
         Some(memory) => Ok(memory),

@@ -48,9 +48,12 @@ fn check(operation: &'static str, inner: &Inner, region: &Region<'_>) -> Result<
         return Err(Error::argument(operation, "memory", expected, memory.who()));
     }
     if inner.windows.is_taken(region) {
-        let reason = "the memory, or some of it, is a window or registered with this communicator already: what NCCL does with memory that is \
-                      registered twice is undefined";
-        return Err(Error::InvalidUsage { operation, reason: reason.into() });
+        let name = &inner.name;
+        let reason = format!(
+            "the memory, or some of it, is a window or registered with communicator {name} already: what NCCL does with memory that is \
+             registered twice is undefined"
+        );
+        return Err(Error::InvalidUsage { operation, reason });
     }
     Ok(Wanted { memory, ptr: region.ptr(), bytes: region.bytes })
 }

@@ -27,6 +27,7 @@ use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::local_ranks::tree;
 use crate::nccl::rank::recent::Recent;
 use crate::nccl::raw::handle::Handle;
+use crate::nccl::setup::name::Name;
 use crate::nccl::validate::validation::Validation;
 use crate::sys;
 
@@ -54,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) rank: usize,
     pub(crate) size: usize,
     pub(crate) device: Device,
+    /// What this process calls the communicator.
+    pub(crate) name: Name,
     /// How it compares with its other ranks.
     pub(crate) validation: Validation,
     pub(super) state: StateMachine,
@@ -89,6 +92,7 @@ pub(crate) struct Inner {
 /// What a new rank is made of.
 pub(crate) struct Parts {
     pub(crate) handle: Handle,
+    pub(crate) name: Name,
     pub(crate) rank: usize,
     pub(crate) size: usize,
     pub(crate) device: Device,
@@ -120,6 +124,7 @@ impl Inner {
             rank: parts.rank,
             size: parts.size,
             device: parts.device,
+            name: parts.name,
             validation: Validation::new(parts.local_ranks.in_process().cloned()),
             state: StateMachine::new(),
             fate: Arc::default(),

@@ -1,6 +1,7 @@
 //! One rank of a communicator: its state, its gate to NCCL, and what it owns: streams, works,
 //! windows, graphs.
 
+pub(crate) mod another;
 pub(crate) mod factors;
 pub(crate) mod gate;
 pub(crate) mod graphs;

@@ -38,33 +38,34 @@ mod told {
                     return;
                 }
                 let Traced { operation, head, count, stream, captured } = what();
-                let (communicator, rank, size) = (self.id, self.rank, self.size);
+                let (communicator, name, rank, size) = (self.id, self.name.as_str(), self.rank, self.size);
                 // Points and launches of graphs move no elements.
                 let element = (!operation::is_point(head)).then(|| operation::element(head).to_string());
                 let what = operation::describe(head, count);
                 let element = element.as_deref();
-                tracing::trace!(target: "gpucomm", operation, communicator, rank, size, count, element, stream, captured, what, "enqueued");
+                tracing::trace!(target: "gpucomm", operation, communicator, name, rank, size, count, element, stream, captured, what, "enqueued");
             });
         }
 
         /// The rank has started.
         pub(crate) fn trace_start(&self) {
-            let (communicator, rank, size, device) = (self.id, self.rank, self.size, self.device.ordinal());
-            tell(|| tracing::debug!(target: "gpucomm", communicator, rank, size, device, "communicator made"));
+            let (communicator, name, rank, size) = (self.id, self.name.as_str(), self.rank, self.size);
+            let device = self.device.ordinal();
+            tell(|| tracing::debug!(target: "gpucomm", communicator, name, rank, size, device, "communicator made"));
         }
 
         /// The rank is aborted or revoked.
         pub(crate) fn trace_abort(&self, cause: &Error) {
-            let (communicator, rank, size) = (self.id, self.rank, self.size);
+            let (communicator, name, rank, size) = (self.id, self.name.as_str(), self.rank, self.size);
             tell(
-                || tracing::warn!(target: "gpucomm", communicator, rank, size, cause = %cause, "communicator aborted"),
+                || tracing::warn!(target: "gpucomm", communicator, name, rank, size, cause = %cause, "communicator aborted"),
             );
         }
 
         /// NCCL has freed the rank.
         pub(crate) fn trace_end(&self) {
-            let (communicator, rank, size) = (self.id, self.rank, self.size);
-            tell(|| tracing::debug!(target: "gpucomm", communicator, rank, size, "communicator ended"));
+            let (communicator, name, rank, size) = (self.id, self.name.as_str(), self.rank, self.size);
+            tell(|| tracing::debug!(target: "gpucomm", communicator, name, rank, size, "communicator ended"));
         }
     }
 }

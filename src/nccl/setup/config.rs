@@ -11,6 +11,7 @@ use super::determinism;
 use super::environment;
 #[cfg(nccl_ge_2_27)]
 use super::environment::NO_COPY_ENGINES;
+use super::name::Name;
 use super::numbers::{CHANNELS, Numbers, UNSET};
 use crate::error::{Error, Result};
 use crate::known_bugs::MIN_CTAS_ALONE;
@@ -34,8 +35,10 @@ use crate::sys;
 pub struct Config {
     pub(super) numbers: Numbers,
     pub(super) net_name: Option<CString>,
+    pub(super) name: Option<Name>,
+    /// The name, as NCCL takes it.
     #[cfg(nccl_ge_2_27)]
-    pub(super) comm_name: Option<CString>,
+    comm_name: Option<CString>,
     force_windows: bool,
     pub(super) deterministic: Option<bool>,
     change: Option<Change>,
@@ -104,6 +107,21 @@ impl Config {
     pub unsafe fn with_raw(mut self, change: impl Fn(&mut sys::ncclConfig_t) + Send + Sync + 'static) -> Self {
         self.change = Some(Change(Arc::new(change)));
         self
+    }
+
+    /// The same, for the communicator of this name.
+    pub(crate) fn named(&self, name: &Name) -> Self {
+        Self {
+            name: Some(name.clone()),
+            #[cfg(nccl_ge_2_27)]
+            comm_name: Some(name.to_c()),
+            ..self.clone()
+        }
+    }
+
+    /// The name that was set.
+    pub(crate) fn name(&self) -> Option<&Name> {
+        self.name.as_ref()
     }
 
     /// The same, with what `base` says where it says nothing.

@@ -11,6 +11,7 @@ use super::choices::HostCft;
 #[cfg(nccl_ge_2_32)]
 use super::choices::NvlsHost;
 use super::config::Config;
+use super::name::Name;
 use crate::error::{Error, Result};
 
 /// Fields of `ncclConfig_t`. One that the running NCCL does not know is an [`Error::Unsupported`], and a number that NCCL would not take an
@@ -127,24 +128,28 @@ impl Config {
         self
     }
 
-    /// `commName`: a name for NCCL's log and profilers. A NUL in the name is an error.
+    /// The [name](crate::nccl::Communicator::name) of the communicator, for [`split_with`](crate::nccl::Communicator::split_with) and
+    /// [`shrink_with`](crate::nccl::Communicator::shrink_with). A start also has [`InitOptions::with_name`](crate::nccl::InitOptions::with_name),
+    /// which comes first. It works with every NCCL; 2.27 and newer get it as `commName`. A child that is made without a name has one that
+    /// says how it was made.
     ///
     /// ```
-    /// # use gpucomm::nccl::{Config, InitOptions};
+    /// # use gpucomm::nccl::Config;
     /// # use gpucomm::{Clique, Device};
     /// # fn main() -> gpucomm::Result<()> {
-    /// let config = Config::new().with_comm_name("training")?;
-    /// let clique = Clique::init_all_with(&Device::all()?, &InitOptions::new().with_config(config))?;
-    /// # drop(clique);
+    /// let clique = Clique::init_all(&Device::all()?)?;
+    /// let config = Config::new().with_name("tp")?;
+    /// let parts = clique.split_with(|rank| Some((0, rank)), |_| config.clone())?;
+    /// assert_eq!(parts[&0].name(), "tp");
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a name with a zero byte.
-    #[cfg(nccl_ge_2_27)]
-    pub fn with_comm_name(mut self, name: &str) -> Result<Self> {
-        self.comm_name = Some(c_string("comm_name", name)?);
+    /// Returns [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name is empty, longer than 128 bytes or has control
+    /// characters.
+    pub fn with_name(mut self, name: &str) -> Result<Self> {
+        self.name = Some(Name::new("Config::with_name", name)?);
         Ok(self)
     }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::config::Config;
+use super::name::Name;
 use crate::deadline::default_timeout;
+use crate::error::Result;
 
 /// Options of a new communicator.
 ///
@@ -26,6 +28,7 @@ pub struct InitOptions {
     pub(crate) timeout: Duration,
     pub(crate) config: Config,
     pub(crate) checked: bool,
+    name: Option<Name>,
 }
 
 impl InitOptions {
@@ -57,10 +60,50 @@ impl InitOptions {
         self.checked = checked;
         self
     }
+
+    /// Sets the [name](crate::nccl::Communicator::name) of the communicator, by which errors, dumps and traces call it. `world` by
+    /// default. NCCL 2.27 and newer get it, too (`commName`), for NCCL's log and profilers. It comes before that of
+    /// [`Config::with_name`].
+    ///
+    /// A name has 1 to 128 bytes and no control characters. Ranks do not compare their names.
+    ///
+    /// ```
+    /// use gpucomm::nccl::InitOptions;
+    /// use gpucomm::{Clique, Device};
+    ///
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let options = InitOptions::new().with_name("training")?;
+    /// let clique = Clique::init_all_with(&Device::all()?, &options)?;
+    /// assert_eq!((clique.name(), clique.rank(0).name()), ("training", "training"));
+    /// assert!(InitOptions::new().with_name("two\nlines").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name is empty, too long or has control characters.
+    pub fn with_name(self, name: &str) -> Result<Self> {
+        Name::new("InitOptions::with_name", name).map(|name| self.named(name))
+    }
+
+    pub(crate) fn named(mut self, name: Name) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// The name that a user has given.
+    pub(crate) fn given_name(&self) -> Option<&Name> {
+        self.name.as_ref().or_else(|| self.config.name())
+    }
+
+    /// The name of the communicator.
+    pub(crate) fn name(&self) -> Name {
+        self.given_name().cloned().unwrap_or_default()
+    }
 }
 
 impl Default for InitOptions {
     fn default() -> Self {
-        Self { timeout: default_timeout(), config: Config::default(), checked: false }
+        Self { timeout: default_timeout(), config: Config::default(), checked: false, name: None }
     }
 }

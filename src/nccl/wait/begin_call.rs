@@ -151,7 +151,8 @@ pub(crate) fn busy(inner: &Inner, operation: &'static str, deadline: &Deadline) 
     }
     let last = explanation::came_last(inner).map(|told| format!("; {told}")).unwrap_or_default();
     let shares = if inner.shared_lock().is_some() { ", or on one that shares its resources" } else { "" };
-    let detail = format!("another thread is inside a call on the communicator of rank {}{shares}{last}", inner.rank);
+    let (rank, name) = (inner.rank, &inner.name);
+    let detail = format!("another thread is inside a call on rank {rank} of communicator {name}{shares}{last}");
     deadline.error(operation, detail).waited_by(inner.rank)
 }
 
