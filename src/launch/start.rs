@@ -69,8 +69,9 @@ impl Communicator {
 
 #[cfg(feature = "nvshmem")]
 impl ContextOptions {
-    /// Ranks that a launcher has started become PEs: as [`with_exchange`](Self::with_exchange), with [theirs](Launch::join), each on its
-    /// [device](Launch::device), unless another one [was named](Self::with_device).
+    /// Ranks that a launcher has started become PEs: as [`with_exchange`](Self::with_exchange),
+    /// with [theirs](Launch::join), each on its [device](Launch::device), unless another one [was
+    /// named](Self::with_device).
     ///
     /// ```
     /// # use gpucomm::Launch;

@@ -66,17 +66,21 @@ impl Communicator {
 
     /// The name by which errors, dumps and traces call the communicator.
     ///
-    /// It is that of [`InitOptions::with_name`](crate::nccl::InitOptions::with_name), or `world`. A communicator that was made from
-    /// another one is called after that, and after how it was made: `world/split(color=1)`, `world/shrink`, `world/grow`,
-    /// `world/recover`. [`Config::with_name`](crate::nccl::Config::with_name) gives such a one another name. What
+    /// It is that of [`InitOptions::with_name`](crate::nccl::InitOptions::with_name), or `world`. A
+    /// communicator that was made from another one is called after that, and after how it was made:
+    /// `world/split(color=1)`, `world/shrink`, `world/grow`, `world/recover`.
+    /// [`Config::with_name`](crate::nccl::Config::with_name) gives such a one another name. What
     /// [`from_raw`](Self::from_raw) has taken over is called `raw`.
     ///
-    /// A name that was made so has 128 bytes at most: a longer one keeps its first 40 bytes and its end, with `…` in between.
+    /// A name that was made so has 128 bytes at most: a longer one keeps its first 40 bytes and its
+    /// end, with `…` in between.
     ///
-    /// NCCL 2.27 and newer gets the name of a communicator that is started, or is made from another one with a configuration
-    /// ([`split_with`](Self::split_with)). Others it knows by the name of the one that they were made from.
+    /// NCCL 2.27 and newer gets the name of a communicator that is started, or is made from another
+    /// one with a configuration ([`split_with`](Self::split_with)). Others it knows by the name of
+    /// the one that they were made from.
     ///
-    /// Each rank has a name of its own. Ranks of one communicator that are to have the same name must be given the same.
+    /// Each rank has a name of its own. Ranks of one communicator that are to have the same name
+    /// must be given the same.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device};

@@ -28,7 +28,8 @@ impl Communicator {
     /// Wraps `ncclCommSplit` with a configuration: as [`Communicator::split`], and the part is configured by `config`, such as one for few
     /// small collectives by fewer thread blocks.
     ///
-    /// The [name](Communicator::name) of the part is that of [`Config::with_name`], or says how the part was made.
+    /// The [name](Communicator::name) of the part is that of [`Config::with_name`], or says how the
+    /// part was made.
     ///
     /// What else `config` does not say is as in this communicator. NCCL would take its own default for that; here, passing an empty one is the same as
     /// [`Communicator::split`]. Of a communicator that was made elsewhere ([`Communicator::from_raw`]) it is not known how it is configured:

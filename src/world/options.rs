@@ -102,8 +102,8 @@ impl WorldOptions {
         Self::default()
     }
 
-    /// Sets how many requests may wait for each rank, at least 1. 1024 by default. A world that is made with 0 is refused:
-    /// [`Error::InvalidArgument`].
+    /// Sets how many requests may wait for each rank, at least 1. 1024 by default. A world that is
+    /// made with 0 is refused: [`Error::InvalidArgument`].
     pub fn with_queue(mut self, requests: usize) -> Self {
         self.queue = requests;
         self
@@ -121,21 +121,24 @@ impl WorldOptions {
         self
     }
 
-    /// Sets how long a request may take, from where it is submitted. One that takes longer brings the world down, as other ranks may
-    /// have begun it; if there is only one rank, only if it has begun. The [default timeout](crate::default_timeout) by default.
+    /// Sets how long a request may take, from where it is submitted. One that takes longer brings
+    /// the world down, as other ranks may have begun it; if there is only one rank, only if it has
+    /// begun. The [default timeout](crate::default_timeout) by default.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets how long the thread of a rank looks for a request before it sleeps: what comes meanwhile is enqueued some microseconds
-    /// earlier. Meanwhile it looks as often whether a request is done that is [polled](Polling). Zero by default.
+    /// Sets how long the thread of a rank looks for a request before it sleeps: what comes
+    /// meanwhile is enqueued some microseconds earlier. Meanwhile it looks as often whether a
+    /// request is done that is [polled](Polling). Zero by default.
     pub fn with_spin(mut self, spin: Duration) -> Self {
         self.spin = spin;
         self
     }
 
-    /// Sets whether the ranks take requests of all [lanes](super::Lane) in one order. `false` by default.
+    /// Sets whether the ranks take requests of all [lanes](super::Lane) in one order. `false` by
+    /// default.
     pub fn with_sequenced(mut self, sequenced: bool) -> Self {
         self.sequenced = sequenced;
         self
@@ -153,15 +156,16 @@ impl WorldOptions {
         self
     }
 
-    /// Sets the options that the communicators are started with. Those of several processes are checked if
-    /// [`InitOptions::with_checked`] says so.
+    /// Sets the options that the communicators are started with. Those of several processes are
+    /// checked if [`InitOptions::with_checked`] says so.
     pub fn with_init(mut self, init: InitOptions) -> Self {
         self.init = init;
         self
     }
 
-    /// Sets the [name](super::World::name) of the world, by which errors and traces call it, and its communicators if
-    /// [`with_init`](Self::with_init) has none for them. By default it is that of the communicators: `world` if nothing names them.
+    /// Sets the [name](super::World::name) of the world, by which errors and traces call it, and
+    /// its communicators if [`with_init`](Self::with_init) has none for them. By default it is that
+    /// of the communicators: `world` if nothing names them.
     ///
     /// ```
     /// use gpucomm::Device;
@@ -175,13 +179,15 @@ impl WorldOptions {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`] if the name is empty, longer than 128 bytes or has control characters.
+    /// Returns [`Error::InvalidArgument`] if the name is empty, longer than 128 bytes or has
+    /// control characters.
     pub fn with_name(mut self, name: &str) -> Result<Self> {
         self.name = Some(Name::new("WorldOptions::with_name", name)?);
         Ok(self)
     }
 
-    /// Returns the options that the communicators are started with, which have the name of the world if they have none.
+    /// Returns the options that the communicators are started with, which have the name of the
+    /// world if they have none.
     pub(super) fn named_init(&self, world: Option<&Name>) -> InitOptions {
         match world.filter(|_| self.init.given_name().is_none()) {
             Some(name) => self.init.clone().named(name.clone()),

@@ -160,7 +160,8 @@ impl Rank {
 
     /// Submits a request: one of this crate, of your own, or several as a group, in a tuple or a list.
     ///
-    /// It is checked first, and refused where it is wrong. Where its queue is full, this waits, or refuses it, as [`Rank::with_overflow`] says.
+    /// It is checked first, and refused where it is wrong. Where its queue is full, this waits, or
+    /// refuses it, as [`Rank::with_overflow`] says.
     pub fn submit<R: Request>(&self, request: R) -> Answer<R::Back> {
         self.hand_in(request, Ticket::default(), false, None)
     }

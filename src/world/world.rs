@@ -197,7 +197,8 @@ impl World {
         Ok(world)
     }
 
-    /// The name by which errors and traces call the world: that of [`WorldOptions::with_name`], or that of its communicators.
+    /// The name by which errors and traces call the world: that of [`WorldOptions::with_name`], or
+    /// that of its communicators.
     pub fn name(&self) -> &str {
         self.core.name.as_str()
     }

@@ -1,4 +1,5 @@
-//! How PEs find each other, as the library itself has it: that takes no GPU. What `ContextOptions` and the emulator rest upon.
+//! How PEs find each other, as the library itself has it: that takes no GPU. What `ContextOptions`
+//! and the emulator rest upon.
 
 use std::ffi::c_int;
 use std::io::Write;
@@ -123,7 +124,8 @@ fn an_id_that_is_sent() {
     assert_eq!(said(commands, LIMIT), ["0 of 3", "1 of 3", "2 of 3"]);
 }
 
-/// PEs that make an id each, of the same session, never meet: the ids differ. Why `ContextOptions::with_session` sends one.
+/// PEs that make an id each, of the same session, never meet: the ids differ. Why
+/// `ContextOptions::with_session` sends one.
 #[test]
 fn a_session_alone_does_not_do() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -41,13 +41,15 @@ impl StreamOptions {
         Self::default()
     }
 
-    /// Sets whether the stream runs beside the default stream of CUDA instead of taking turns with it. `true` by default.
+    /// Sets whether the stream runs beside the default stream of CUDA instead of taking turns with
+    /// it. `true` by default.
     pub fn with_non_blocking(mut self, non_blocking: bool) -> Self {
         self.non_blocking = non_blocking;
         self
     }
 
-    /// Sets the priority. Lower numbers go first; see [`Device::stream_priority_range`]. 0, the lowest, by default.
+    /// Sets the priority. Lower numbers go first; see [`Device::stream_priority_range`]. 0, the
+    /// lowest, by default.
     pub fn with_priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self

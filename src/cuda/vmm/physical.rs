@@ -47,7 +47,9 @@ pub(crate) struct Physical {
 }
 
 impl PhysicalMemory {
-    /// Wraps `cuMemCreate`: at least `bytes` bytes of `device`, in whole [steps](MemoryProperties::round_up) and at least one, which stay within the process; see [`PhysicalMemory::new_with`].
+    /// Wraps `cuMemCreate`: at least `bytes` bytes of `device`, in whole
+    /// [steps](MemoryProperties::round_up) and at least one, which stay within the process; see
+    /// [`PhysicalMemory::new_with`].
     ///
     /// # Errors
     /// As there.

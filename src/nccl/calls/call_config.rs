@@ -15,7 +15,8 @@ use crate::version::{self, Version};
 /// Wraps `ncclCollConfig_t`: how one collective is to be made, by [`Communicator::configured`](crate::nccl::Communicator::configured) or
 /// [`Group::configured`](crate::nccl::Group::configured). What is not set is as the communicator has it. Needs NCCL 2.31.2.
 ///
-/// It may be used for many calls. Ranks of a clique compare what it says, but for [`CallConfig::with_profiler_tag`].
+/// It may be used for many calls. Ranks of a clique compare what it says, but for
+/// [`CallConfig::with_profiler_tag`].
 ///
 /// ```
 /// # fn main() -> gpucomm::Result<()> {
@@ -159,8 +160,8 @@ impl CallConfig {
         Ok(self.with(|said| said.algorithms = Some(text)))
     }
 
-    /// `forceAlgSelection`: with `true`, which sets it to 0, NCCL chooses among all algorithms if [`CallConfig::with_algorithms`] leaves
-    /// none. `false` by default.
+    /// `forceAlgSelection`: with `true`, which sets it to 0, NCCL chooses among all algorithms if
+    /// [`CallConfig::with_algorithms`] leaves none. `false` by default.
     pub fn with_algorithm_fallback(self, fallback: bool) -> Self {
         self.with(|said| said.falls_back = fallback)
     }

@@ -161,7 +161,8 @@ impl Trouble {
         Self(all)
     }
 
-    /// That of all ranks of the process. The occasion is `other` for those that have no reason of their own.
+    /// That of all ranks of the process. The occasion is `other` for those that have no reason of
+    /// their own.
     fn beside(other: &str, occasions: &mut [(u64, String)]) -> Vec<Dump> {
         let open = LOCAL_RANKS.ranks().into_iter().filter(|inner| !inner.has_ended());
         let dump = |inner: Arc<Inner>| {

@@ -2,15 +2,16 @@
 
 use super::inner::{Inner, LOCAL_RANKS};
 
-/// What an operation of a rank expects, what it got instead, and how the error names the communicator of that rank in its advice.
+/// What an operation of a rank expects, what it got instead, and how the error names the
+/// communicator of that rank in its advice.
 pub(crate) struct Foreign {
     pub(crate) expected: String,
     pub(crate) got: String,
     pub(crate) own: String,
 }
 
-/// Describes `found`, which belongs to the rank with the id `owner`, in an operation of `inner` that expects `thing` of its own
-/// communicator.
+/// Describes `found`, which belongs to the rank with the id `owner`, in an operation of `inner`
+/// that expects `thing` of its own communicator.
 #[cold]
 pub(crate) fn foreign(inner: &Inner, owner: u64, thing: &str, found: &str) -> Foreign {
     let owner = LOCAL_RANKS.ranks().into_iter().find(|other| other.id == owner);

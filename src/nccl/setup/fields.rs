@@ -23,7 +23,8 @@ impl Config {
         self
     }
 
-    /// `minCTAs`: the fewest thread blocks that a kernel of this communicator uses, 1 or more; not more than [`Config::with_max_ctas`].
+    /// `minCTAs`: the fewest thread blocks that a kernel of this communicator uses, 1 or more; not
+    /// more than [`Config::with_max_ctas`].
     pub fn with_min_ctas(mut self, blocks: i32) -> Self {
         self.numbers.min_ctas = Some(blocks);
         self
@@ -128,10 +129,12 @@ impl Config {
         self
     }
 
-    /// The [name](crate::nccl::Communicator::name) of the communicator, for [`split_with`](crate::nccl::Communicator::split_with) and
-    /// [`shrink_with`](crate::nccl::Communicator::shrink_with). A start also has [`InitOptions::with_name`](crate::nccl::InitOptions::with_name),
-    /// which comes first. It works with every NCCL; 2.27 and newer get it as `commName`. A child that is made without a name has one that
-    /// says how it was made.
+    /// The [name](crate::nccl::Communicator::name) of the communicator, for
+    /// [`split_with`](crate::nccl::Communicator::split_with) and
+    /// [`shrink_with`](crate::nccl::Communicator::shrink_with). A start also has
+    /// [`InitOptions::with_name`](crate::nccl::InitOptions::with_name), which comes first. It works
+    /// with every NCCL; 2.27 and newer get it as `commName`. A child that is made without a name
+    /// has one that says how it was made.
     ///
     /// ```
     /// # use gpucomm::nccl::Config;
@@ -146,8 +149,8 @@ impl Config {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name is empty, longer than 128 bytes or has control
-    /// characters.
+    /// Returns [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name is empty,
+    /// longer than 128 bytes or has control characters.
     pub fn with_name(mut self, name: &str) -> Result<Self> {
         self.name = Some(Name::new("Config::with_name", name)?);
         Ok(self)

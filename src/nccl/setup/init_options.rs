@@ -37,10 +37,12 @@ impl InitOptions {
         Self::default()
     }
 
-    /// Sets how long the start may take, and how long the communicator's own calls may wait later on; see
-    /// [`Communicator::set_timeout`](crate::nccl::Communicator::set_timeout). The [`default_timeout`](crate::default_timeout) by default.
+    /// Sets how long the start may take, and how long the communicator's own calls may wait later
+    /// on; see [`Communicator::set_timeout`](crate::nccl::Communicator::set_timeout). The
+    /// [`default_timeout`](crate::default_timeout) by default.
     ///
-    /// Waits for a stream, and copies to the host, always wait as long as [`default_timeout`](crate::default_timeout) says.
+    /// Waits for a stream, and copies to the host, always wait as long as
+    /// [`default_timeout`](crate::default_timeout) says.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -52,18 +54,19 @@ impl InitOptions {
         self
     }
 
-    /// Sets whether the ranks compare every operation with those in other processes before it is launched. `false` by default.
+    /// Sets whether the ranks compare every operation with those in other processes before it is
+    /// launched. `false` by default.
     ///
-    /// [`Communicator::init_rank_over`](crate::nccl::Communicator::init_rank_over) can do so. Other starts refuse it, except those of
-    /// cliques, whose ranks always compare.
+    /// [`Communicator::init_rank_over`](crate::nccl::Communicator::init_rank_over) can do so. Other
+    /// starts refuse it, except those of cliques, whose ranks always compare.
     pub fn with_checked(mut self, checked: bool) -> Self {
         self.checked = checked;
         self
     }
 
-    /// Sets the [name](crate::nccl::Communicator::name) of the communicator, by which errors, dumps and traces call it. `world` by
-    /// default. NCCL 2.27 and newer get it, too (`commName`), for NCCL's log and profilers. It comes before that of
-    /// [`Config::with_name`].
+    /// Sets the [name](crate::nccl::Communicator::name) of the communicator, by which errors, dumps
+    /// and traces call it. `world` by default. NCCL 2.27 and newer get it, too (`commName`), for
+    /// NCCL's log and profilers. It comes before that of [`Config::with_name`].
     ///
     /// A name has 1 to 128 bytes and no control characters. Ranks do not compare their names.
     ///
@@ -81,7 +84,8 @@ impl InitOptions {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name is empty, too long or has control characters.
+    /// Returns [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name is empty, too
+    /// long or has control characters.
     pub fn with_name(self, name: &str) -> Result<Self> {
         Name::new("InitOptions::with_name", name).map(|name| self.named(name))
     }

@@ -22,7 +22,8 @@ const DEFAULT: &str = "world";
 /// A communicator that another library has started.
 const ADOPTED: &str = "raw";
 
-/// A name: 1 to [`MOST_BYTES`] bytes without control characters. `Display` writes it in quotes, as errors do.
+/// A name: 1 to [`MOST_BYTES`] bytes without control characters. `Display` writes it in quotes, as
+/// errors do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name(Arc<str>);
 
@@ -64,8 +65,8 @@ impl Name {
         self.child(format_args!("recover"))
     }
 
-    /// Returns the name of a communicator that was made of this one by `step`. A name that would be too long keeps its beginning
-    /// and its end.
+    /// Returns the name of a communicator that was made of this one by `step`. A name that would be
+    /// too long keeps its beginning and its end.
     fn child(&self, step: fmt::Arguments<'_>) -> Self {
         let full = format!("{}/{step}", self.0);
         if full.len() <= MOST_BYTES {
@@ -166,7 +167,8 @@ mod tests {
         assert_eq!(all, expected);
     }
 
-    /// Whatever the parent, and however deep the child: a name is within the limit, keeps its beginning and says how the child was made.
+    /// Whatever the parent, and however deep the child: a name is within the limit, keeps its
+    /// beginning and says how the child was made.
     #[test]
     fn long_names_keep_their_ends() {
         let seed = seed();

@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::exchange::Exchange;
 
-/// How a [`Context`] is to be started: on which device, and how the PEs find each other. [`Context::init`] takes them.
+/// How a [`Context`] is to be started: on which device, and how the PEs find each other.
+/// [`Context::init`] takes them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -120,7 +121,8 @@ impl ContextOptions {
         self
     }
 
-    /// Ranks of `exchange` become PEs: the id goes over it, and so does who is missing, for the [watchdog](Self::with_watchdog).
+    /// Ranks of `exchange` become PEs: the id goes over it, and so does who is missing, for the
+    /// [watchdog](Self::with_watchdog).
     ///
     /// ```
     /// # use gpucomm::nvshmem::{Context, ContextOptions};
@@ -137,7 +139,8 @@ impl ContextOptions {
     /// # }
     /// ```
     ///
-    /// With another way to start, for example [`with_unique_id`](Self::with_unique_id) after it, the exchange is for the watchdog only.
+    /// With another way to start, for example [`with_unique_id`](Self::with_unique_id) after it,
+    /// the exchange is for the watchdog only.
     pub fn with_exchange(mut self, exchange: &Exchange) -> Self {
         self.exchange = Some(exchange.clone());
         self.bootstrap.get_or_insert(Bootstrap::Exchange);
@@ -196,7 +199,8 @@ impl ContextOptions {
         self
     }
 
-    /// Ranks of an MPI communicator become PEs, whatever MPI it is: as [`with_exchange`](Self::with_exchange), with one over `comm`. Collective over `comm`.
+    /// Ranks of an MPI communicator become PEs, whatever MPI it is: as
+    /// [`with_exchange`](Self::with_exchange), with one over `comm`. Collective over `comm`.
     ///
     /// ```
     /// # use gpucomm::nvshmem::{Context, ContextOptions};

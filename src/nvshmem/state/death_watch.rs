@@ -13,7 +13,8 @@ use super::notes::{Absent, Notes, behind};
 use super::wait_state::{Awaited, WaitState, Waits};
 use crate::error::{Error, Result};
 
-/// The exit code of a process whose PE has waited inside the library for longer than its timeout: see [`ContextOptions::with_watchdog`].
+/// The exit code of a process whose PE has waited inside the library for longer than its timeout:
+/// see [`ContextOptions::with_watchdog`].
 ///
 /// [`ContextOptions::with_watchdog`]: crate::nvshmem::ContextOptions::with_watchdog
 pub const WATCHDOG_EXIT_CODE: i32 = 83;

@@ -32,7 +32,8 @@ impl TeamConfig {
         self
     }
 
-    /// Returns how many communication contexts are wanted at a time, or `None` if nobody has set it.
+    /// Returns how many communication contexts are wanted at a time, or `None` if nobody has set
+    /// it.
     pub fn num_contexts(&self) -> Option<usize> {
         self.num_contexts
     }

@@ -31,7 +31,8 @@ impl Polling {
         Self::default()
     }
 
-    /// Sets how long the thread sleeps between two looks: 20 ms at most, so that deadlines are kept. The deadline is that of the request.
+    /// Sets how long the thread sleeps between two looks: 20 ms at most, so that deadlines are
+    /// kept. The deadline is that of the request.
     #[must_use]
     pub fn with_interval(mut self, interval: Duration) -> Self {
         self.interval = interval;

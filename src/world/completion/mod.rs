@@ -10,8 +10,10 @@ pub(super) use poller::Poller;
 
 use std::fmt;
 
-/// How it is found out that a request is done: chosen for a world ([`WorldOptions::with_completion`](super::WorldOptions::with_completion)) or for
-/// requests ([`Rank::with_completion`](super::Rank::with_completion)). There are [`Polling`], [`HostCallback`] and [`Blocking`]; implement it for one of your own.
+/// How it is found out that a request is done: chosen for a world
+/// ([`WorldOptions::with_completion`](super::WorldOptions::with_completion)) or for requests
+/// ([`Rank::with_completion`](super::Rank::with_completion)). There are [`Polling`],
+/// [`HostCallback`] and [`Blocking`]; implement it for one of your own.
 ///
 /// ```
 /// use std::sync::Arc;
