@@ -126,7 +126,7 @@ impl Operation for AllToAllV<'_> {
     }
 
     fn safe(&mut self, comm: &Communicator, stream: &Stream) -> Result<()> {
-        comm.all_to_all_v(&self.send, &self.counts, &mut self.recv, &self.counts, stream)
+        comm.all_to_all_v((&self.send, &mut self.recv), &self.counts, &self.counts, stream)
     }
 }
 

@@ -55,7 +55,7 @@ fn main() -> Result<()> {
         }
         "all_to_all_v" => {
             let comm = alone()?;
-            repeat(&stream, || comm.all_to_all_v(&x, &[2], &mut y, &[2], &stream))
+            repeat(&stream, || comm.all_to_all_v((&x, &mut y), &[2], &[2], &stream))
         }
         "send_recv" => {
             let comm = alone()?;

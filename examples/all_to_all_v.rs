@@ -33,7 +33,7 @@ fn main() -> Result<()> {
 
         let send = DeviceBuffer::from_slice(&stream, &outgoing)?;
         let mut recv = DeviceBuffer::<u32>::zeroed(&stream, recv_counts.iter().sum())?;
-        comm.all_to_all_v(&send, Layout::packed(&send_counts), &mut recv, Layout::packed(&recv_counts), &stream)?;
+        comm.all_to_all_v((&send, &mut recv), Layout::packed(&send_counts), Layout::packed(&recv_counts), &stream)?;
         recv.to_vec(&stream)
     })?;
 

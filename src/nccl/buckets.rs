@@ -2,7 +2,7 @@
 
 use super::calls::buffers::Everywhere;
 use super::calls::call::Calls;
-use super::calls::io::AsSendRecv;
+use super::calls::forms::{AllRanks, IntoBuffers};
 use super::calls::operator::Operator;
 use super::calls::prepare;
 use super::calls::site::Site;
@@ -43,7 +43,7 @@ impl Communicator {
     /// Those of operations; of an argument, its text says which buffer it is about, counted from 0. Nothing was submitted then.
     pub fn all_reduce_many<'a, T: Reduce>(
         &'a self,
-        buffers: impl IntoIterator<Item = impl AsSendRecv<'a, T>>,
+        buffers: impl IntoIterator<Item = impl IntoBuffers<'a, T, AllRanks>>,
         op: impl Into<Reduction<'a, T>>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -81,7 +81,7 @@ impl<'a> Group<'a> {
     pub fn all_reduce_many<T: Reduce>(
         &mut self,
         comm: &'a Communicator,
-        buffers: impl IntoIterator<Item = impl AsSendRecv<'a, T>>,
+        buffers: impl IntoIterator<Item = impl IntoBuffers<'a, T, AllRanks>>,
         op: impl Into<Reduction<'a, T>>,
         stream: &'a Stream,
     ) -> Result<()> {
@@ -93,13 +93,14 @@ impl<'a> Group<'a> {
 /// Adds the calls to `calls`, or none.
 fn prepare_all<'a, T: Reduce>(
     site: Site<'a>,
-    buffers: impl IntoIterator<Item = impl AsSendRecv<'a, T>>,
+    buffers: impl IntoIterator<Item = impl IntoBuffers<'a, T, AllRanks>>,
     op: Operator<'a>,
     calls: &mut Calls<'a>,
 ) -> Result<()> {
     let before = calls.len();
     for (at, io) in buffers.into_iter().enumerate() {
-        match prepare::all_reduce(site, Everywhere::from(io.into()), op) {
+        let call = Everywhere::new(site.operation, io.into_buffers()).and_then(|io| prepare::all_reduce(site, io, op));
+        match call {
             Ok(call) => calls.push(call),
             Err(error) => {
                 calls.truncate(before);

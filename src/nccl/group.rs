@@ -140,7 +140,7 @@ pub(crate) fn rehearse<'env>(
 ///     assert!(g.is_empty());
 ///     g.reduce_scatter(comm, (&own, &mut mean), ReduceOp::Avg, &stream)?;
 ///     g.all_gather(comm, (&own, &mut all), &stream)?;
-///     g.all_to_all(comm, &own, &mut turned, &stream)?;
+///     g.all_to_all(comm, (&own, &mut turned), &stream)?;
 ///     // The result is for rank 0.
 ///     g.reduce(comm, (&own, &mut sums), ReduceOp::Sum, 0, &stream)?;
 ///     println!("{} operations", g.len());

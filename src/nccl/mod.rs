@@ -13,7 +13,7 @@
 //! | [`broadcast`](Communicator::broadcast) | `(&send[n], &mut recv[n])`, `RecvOnly(&mut recv[n])` | `InPlace(&mut buffer[n])` | `ncclBroadcast` |
 //! | [`all_gather`](Communicator::all_gather) | `(&send[n], &mut recv[n * size])` | `InPlace(&mut buffer[n * size])` | `ncclAllGather` |
 //! | [`reduce_scatter`](Communicator::reduce_scatter) | `(&send[n * size], &mut recv[n])` | `InPlace(&mut buffer[n * size])` | `ncclReduceScatter` |
-//! | [`all_to_all`](Communicator::all_to_all) | `&send[n * size], &mut recv[n * size]` | | `ncclAlltoAll` |
+//! | [`all_to_all`](Communicator::all_to_all) | `(&send[n * size], &mut recv[n * size])` | | `ncclAlltoAll` |
 //! | [`gather`](Communicator::gather) | `(&send[n], &mut recv[n * size])`, `SendOnly(&send[n])` | `InPlace(&mut buffer[n * size])` | `ncclGather` |
 //! | [`scatter`](Communicator::scatter) | `(&send[n * size], &mut recv[n])`, `RecvOnly(&mut recv[n])` | `InPlace(&mut buffer[n * size])` | `ncclScatter` |
 //! | [`send`](Communicator::send), [`recv`](Communicator::recv) | `&send[n]`, `&mut recv[n]` | | `ncclSend`, `ncclRecv` |
@@ -157,9 +157,9 @@ mod window;
 pub use aborter::Aborter;
 #[cfg(nccl_ge_2_31)]
 pub use calls::call_config::CallConfig;
-pub use calls::io::{
-    AsFromRoot, AsSendRecv, AsToRoot, FromRoot, InPlace, Layout, RecvOnly, SendOnly, SendRecv, ToRoot,
-};
+pub(crate) use calls::forms::sealed;
+pub use calls::forms::{AllRanks, AllToAll, Buffers, FromRoot, InPlace, IntoBuffers, RecvOnly, SendOnly, ToRoot};
+pub use calls::layout::Layout;
 pub use clique::Clique;
 pub use comm_buffer::CommBuffer;
 pub use communicator::Communicator;

@@ -1,8 +1,9 @@
 //! The operations of communicators, each written once: alone, in a group, and with a configuration of the call.
 
-use super::calls::buffers::{Buffer, Everywhere, Rooted};
+use super::calls::buffers::{Buffer, Everywhere, Rooted, exchanged};
 use super::calls::call::Calls;
-use super::calls::io::{AsFromRoot, AsSendRecv, AsToRoot, Layout};
+use super::calls::forms::{AllRanks, AllToAll, FromRoot, IntoBuffers, ToRoot};
+use super::calls::layout::Layout;
 use super::calls::site::Site;
 use super::calls::{personal, prepare, variable};
 use super::communicator::Communicator;
@@ -105,7 +106,7 @@ macro_rules! operations {
         /// // Each rank sends r elements to rank r.
         /// let recv_counts = vec![rank; size];
         /// let (send, mut recv) = (DeviceBuffer::from_slice(&stream, &vec![rank as u32; total])?, DeviceBuffer::zeroed(&stream, rank * size)?);
-        /// group(|g| g.all_to_all_v(comm, &send, &counts, &mut recv, &recv_counts, &stream))?;
+        /// group(|g| g.all_to_all_v(comm, (&send, &mut recv), &counts, &recv_counts, &stream))?;
         /// assert_eq!(recv.to_vec(&stream)?, (0..size).flat_map(|from| vec![from as u32; rank]).collect::<Vec<_>>());
         /// # let (mut one, mut every, mut back) = (DeviceBuffer::from_slice(&stream, &[rank as u8])?, DeviceBuffer::zeroed(&stream, size)?, DeviceBuffer::zeroed(&stream, 1)?);
         /// # group(|g| g.gather(comm, (&one, &mut every), 0, &stream))?;
@@ -150,7 +151,7 @@ macro_rules! operations {
         ///     comm.configured(&few).scatter((&all, &mut one), 0, stream)?;
         ///     let mut other = DeviceBuffer::zeroed(stream, 8 * n)?;
         ///     group(|g| {
-        ///         g.configured(comm, &few).all_to_all(&all, &mut other, stream)?;
+        ///         g.configured(comm, &few).all_to_all((&all, &mut other), stream)?;
         ///         g.configured(comm, &few).all_reduce(InPlace(&mut one), ReduceOp::Sum, stream)
         ///     })?;
         ///     assert_eq!(one.to_vec(stream)?, [n as u32; 8]);
@@ -231,8 +232,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclAllReduce")]
-    all_reduce<T: Reduce>(io: impl AsSendRecv<'a, T>, op: impl Into<Reduction<'a, T>>)
-        call |site| prepare::all_reduce(site, Everywhere::from(io.into()), op.into().operator()),
+    all_reduce<T: Reduce>(io: impl IntoBuffers<'a, T, AllRanks>, op: impl Into<Reduction<'a, T>>)
+        call |site| prepare::all_reduce(site, Everywhere::new(site.operation, io.into_buffers())?, op.into().operator()),
         configured "ncclAllReduceConfig";
 
     /// Reduces the elements of all ranks, position by position, and writes the result to `root`. Wraps `ncclReduce`.
@@ -260,8 +261,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclReduce")]
-    reduce<T: Reduce>(io: impl AsToRoot<'a, T>, op: impl Into<Reduction<'a, T>>, root: usize)
-        call |site| prepare::reduce(site, Rooted::from(io.into()), op.into().operator(), root),
+    reduce<T: Reduce>(io: impl IntoBuffers<'a, T, ToRoot>, op: impl Into<Reduction<'a, T>>, root: usize)
+        call |site| prepare::reduce(site, Rooted::to(site.operation, io.into_buffers())?, op.into().operator(), root),
         configured "ncclReduceConfig";
 
     /// Copies the elements of `root` to every rank. Wraps `ncclBroadcast`.
@@ -286,8 +287,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclBroadcast")]
-    broadcast<T: Element>(io: impl AsFromRoot<'a, T>, root: usize)
-        call |site| prepare::broadcast(site, Rooted::from(io.into()), root),
+    broadcast<T: Element>(io: impl IntoBuffers<'a, T, FromRoot>, root: usize)
+        call |site| prepare::broadcast(site, Rooted::from(site.operation, io.into_buffers())?, root),
         configured "ncclBroadcastConfig";
 
     /// Concatenates the elements of all ranks, in the order of the ranks, on every rank. Wraps `ncclAllGather`.
@@ -312,8 +313,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclAllGather")]
-    all_gather<T: Element>(io: impl AsSendRecv<'a, T>)
-        call |site| prepare::all_gather(site, Everywhere::from(io.into())),
+    all_gather<T: Element>(io: impl IntoBuffers<'a, T, AllRanks>)
+        call |site| prepare::all_gather(site, Everywhere::new(site.operation, io.into_buffers())?),
         configured "ncclAllGatherConfig";
 
     /// Reduces the elements of all ranks, position by position, and writes one part of the result to each rank. Wraps
@@ -340,8 +341,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclReduceScatter")]
-    reduce_scatter<T: Reduce>(io: impl AsSendRecv<'a, T>, op: impl Into<Reduction<'a, T>>)
-        call |site| prepare::reduce_scatter(site, Everywhere::from(io.into()), op.into().operator()),
+    reduce_scatter<T: Reduce>(io: impl IntoBuffers<'a, T, AllRanks>, op: impl Into<Reduction<'a, T>>)
+        call |site| prepare::reduce_scatter(site, Everywhere::new(site.operation, io.into_buffers())?, op.into().operator()),
         configured "ncclReduceScatterConfig";
 
     /// Sends part `r` of `send` to rank `r`, and receives what rank `r` sent into part `r` of `recv`. Wraps `ncclAlltoAll`, and before
@@ -359,7 +360,7 @@ operations! {
     /// let tokens: Vec<_> = (0..comm.size() as u32).map(|to| 100 * comm.rank() as u32 + to).collect();
     /// let send = DeviceBuffer::from_slice(&stream, &tokens)?;
     /// let mut recv = DeviceBuffer::<u32>::zeroed(&stream, comm.size())?;
-    /// comm.all_to_all(&send, &mut recv, &stream)?;
+    /// comm.all_to_all((&send, &mut recv), &stream)?;
     /// let expected: Vec<_> = (0..comm.size() as u32).map(|from| 100 * from + comm.rank() as u32).collect();
     /// assert_eq!(recv.to_vec(&stream)?, expected);
     /// # Ok(())
@@ -368,8 +369,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclAlltoAll")]
-    all_to_all<T: Element>(send: impl AsSlice<'a, T>, recv: impl AsSliceMut<'a, T>)
-        calls |site, calls| personal::all_to_all(site, Buffer::from(send.into()), Buffer::from(recv.into()), calls),
+    all_to_all<T: Element>(io: impl IntoBuffers<'a, T, AllToAll>)
+        calls |site, calls| personal::all_to_all(site, exchanged(site.operation, io.into_buffers())?, calls),
         configured "ncclAlltoAllConfig";
 
     /// Concatenates the elements of all ranks, in the order of the ranks, at `root`. Wraps `ncclGather`, and before NCCL 2.28 a group of
@@ -398,8 +399,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclGather")]
-    gather<T: Element>(io: impl AsToRoot<'a, T>, root: usize)
-        calls |site, calls| personal::gather(site, Rooted::from(io.into()), root, calls),
+    gather<T: Element>(io: impl IntoBuffers<'a, T, ToRoot>, root: usize)
+        calls |site, calls| personal::gather(site, Rooted::to(site.operation, io.into_buffers())?, root, calls),
         configured "ncclGatherConfig";
 
     /// Sends one part of the elements of `root` to each rank. Wraps `ncclScatter`, and before NCCL 2.28 a group of `ncclSend` and
@@ -428,8 +429,8 @@ operations! {
     /// # }
     /// ```
     #[doc(alias = "ncclScatter")]
-    scatter<T: Element>(io: impl AsFromRoot<'a, T>, root: usize)
-        calls |site, calls| personal::scatter(site, Rooted::from(io.into()), root, calls),
+    scatter<T: Element>(io: impl IntoBuffers<'a, T, FromRoot>, root: usize)
+        calls |site, calls| personal::scatter(site, Rooted::from(site.operation, io.into_buffers())?, root, calls),
         configured "ncclScatterConfig";
 
     /// Sends elements to `peer`, which calls `recv` with as many elements. Wraps `ncclSend`.
@@ -506,20 +507,18 @@ operations! {
     /// let (send_counts, recv_counts): (Vec<_>, Vec<_>) = ((1..=size).collect(), vec![rank + 1; size]);
     /// let send = DeviceBuffer::from_slice(&stream, &vec![rank as u32; send_counts.iter().sum()])?;
     /// let mut recv = DeviceBuffer::<u32>::zeroed(&stream, (rank + 1) * size)?;
-    /// comm.all_to_all_v(&send, &send_counts, &mut recv, &recv_counts, &stream)?;
+    /// comm.all_to_all_v((&send, &mut recv), &send_counts, &recv_counts, &stream)?;
     /// assert_eq!(recv.to_vec(&stream)?, (0..size).flat_map(|from| vec![from as u32; rank + 1]).collect::<Vec<_>>());
     /// # Ok(())
     /// # })?;
     /// # Ok(())
     /// # }
     /// ```
-    all_to_all_v<'b, T: Element>(send: impl AsSlice<'a, T>, send_layout: impl Into<Layout<'b>>, recv: impl AsSliceMut<'a, T>, recv_layout: impl Into<Layout<'b>>)
-        calls |site, calls| variable::all_to_all_v(
-            site,
-            (Buffer::from(send.into()), send_layout.into()),
-            (Buffer::from(recv.into()), recv_layout.into()),
-            calls,
-        );
+    all_to_all_v<'b, T: Element>(io: impl IntoBuffers<'a, T, AllToAll>, send_layout: impl Into<Layout<'b>>, recv_layout: impl Into<Layout<'b>>)
+        calls |site, calls| {
+            let layouts = (send_layout.into(), recv_layout.into());
+            variable::all_to_all_v(site, exchanged(site.operation, io.into_buffers())?, layouts, calls)
+        };
 
     /// Copies the elements of each rank to every rank. Each rank's part has its own length. Wraps a group of `ncclBroadcast`, one for
     /// each rank.
@@ -543,8 +542,8 @@ operations! {
     /// # Ok(())
     /// # }
     /// ```
-    all_gather_v<'b, T: Element>(io: impl AsSendRecv<'a, T>, layout: impl Into<Layout<'b>>)
-        calls |site, calls| variable::all_gather_v(site, Everywhere::from(io.into()), layout.into(), calls);
+    all_gather_v<'b, T: Element>(io: impl IntoBuffers<'a, T, AllRanks>, layout: impl Into<Layout<'b>>)
+        calls |site, calls| variable::all_gather_v(site, Everywhere::new(site.operation, io.into_buffers())?, layout.into(), calls);
 
     /// Reduces the elements of all ranks, position by position, and writes one part of the result to each rank. Each part has its own
     /// length. Wraps a group of `ncclReduce`, one for each rank.
@@ -569,8 +568,8 @@ operations! {
     /// # Ok(())
     /// # }
     /// ```
-    reduce_scatter_v<'b, T: Reduce>(io: impl AsSendRecv<'a, T>, layout: impl Into<Layout<'b>>, op: impl Into<Reduction<'a, T>>)
-        calls |site, calls| variable::reduce_scatter_v(site, Everywhere::from(io.into()), layout.into(), op.into().operator(), calls);
+    reduce_scatter_v<'b, T: Reduce>(io: impl IntoBuffers<'a, T, AllRanks>, layout: impl Into<Layout<'b>>, op: impl Into<Reduction<'a, T>>)
+        calls |site, calls| variable::reduce_scatter_v(site, Everywhere::new(site.operation, io.into_buffers())?, layout.into(), op.into().operator(), calls);
 
     /// Copies the elements of all ranks to `root`. Each rank's part has its own length. Wraps a group of `ncclSend` and `ncclRecv`.
     ///
@@ -597,8 +596,8 @@ operations! {
     /// # Ok(())
     /// # }
     /// ```
-    gather_v<'b, T: Element>(io: impl AsToRoot<'a, T>, layout: impl Into<Layout<'b>>, root: usize)
-        calls |site, calls| variable::gather_v(site, Rooted::from(io.into()), layout.into(), root, calls);
+    gather_v<'b, T: Element>(io: impl IntoBuffers<'a, T, ToRoot>, layout: impl Into<Layout<'b>>, root: usize)
+        calls |site, calls| variable::gather_v(site, Rooted::to(site.operation, io.into_buffers())?, layout.into(), root, calls);
 
     /// Sends one part of the elements of `root` to each rank. Each part has its own length. Wraps a group of `ncclSend` and `ncclRecv`.
     ///
@@ -625,6 +624,6 @@ operations! {
     /// # Ok(())
     /// # }
     /// ```
-    scatter_v<'b, T: Element>(io: impl AsFromRoot<'a, T>, layout: impl Into<Layout<'b>>, root: usize)
-        calls |site, calls| variable::scatter_v(site, Rooted::from(io.into()), layout.into(), root, calls);
+    scatter_v<'b, T: Element>(io: impl IntoBuffers<'a, T, FromRoot>, layout: impl Into<Layout<'b>>, root: usize)
+        calls |site, calls| variable::scatter_v(site, Rooted::from(site.operation, io.into_buffers())?, layout.into(), root, calls);
 }

@@ -1,156 +1,122 @@
 //! Which buffers a request reads and writes: the forms of [`nccl`](crate::nccl#operations), owned.
 
 use super::memory::{Source, Target};
-use crate::cuda::{Slice, SliceMut};
 use crate::element::Element;
-use crate::nccl::{FromRoot, InPlace, RecvOnly, SendOnly, SendRecv, ToRoot};
+use crate::nccl::{AllRanks, Buffers, FromRoot, InPlace, RecvOnly, SendOnly, ToRoot, sealed};
 
-/// Buffers of a request: `InPlace(buffer)`, `(send, recv)`, `SendOnly(send)` or `RecvOnly(recv)`.
-pub trait Form: Send + 'static {
+/// Buffers that a request owns: `(send, recv)`, `InPlace(buffer)`, `SendOnly(send)` or `RecvOnly(recv)`, as far as the role `R` of
+/// the operation allows. Sealed; implement [`Source`] and [`Target`] for memory of your own.
+///
+/// The roles are [`AllRanks`], [`ToRoot`], [`FromRoot`] and [`AllToAll`](crate::nccl::AllToAll). For requests to all ranks at once, `ToRoot` also
+/// takes `(send, Option<recv>)`, and `FromRoot` takes `(Option<send>, recv)`: only the root has both buffers.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say what is sent and where the result goes",
+    label = "expected `(send, recv)`, or another form that `{R}` takes, of buffers that the request may own",
+    note = "one buffer that is both read and written is given as `InPlace(buffer)`; `AllToAll` does not take it",
+    note = "on ranks that are not the root, `ToRoot` takes `SendOnly(send)`, and `FromRoot` takes `RecvOnly(recv)`"
+)]
+pub trait OwnedBuffers<R>: sealed::Sealed + Send + 'static {
     /// What they hold.
     type Element: Element;
     /// What comes back: the buffer, or both.
-    type Buffers: Send + 'static;
+    type Back: Send + 'static;
+
+    /// As the communicator takes them.
+    fn buffers(&mut self) -> Buffers<'_, Self::Element>;
 
     /// Gives them back.
-    fn into_buffers(self) -> Self::Buffers;
+    fn into_back(self) -> Self::Back;
 }
 
-/// What is sent to all ranks, and where the result goes: `InPlace(buffer)` or `(send, recv)`.
-pub trait OfAll: Form {
-    /// As the communicator takes it.
-    fn of_all(&mut self) -> SendRecv<'_, Self::Element>;
-}
-
-/// What is sent to a root: `InPlace(buffer)`, `(send, recv)`, or, elsewhere than at the root, `SendOnly(send)`.
-pub trait OfRoot: Form {
-    /// As the communicator takes it.
-    fn of_root(&mut self) -> ToRoot<'_, Self::Element>;
-}
-
-/// What comes from a root: `InPlace(buffer)`, `(send, recv)`, or, elsewhere than at the root, `RecvOnly(recv)`.
-pub trait OfOne: Form {
-    /// As the communicator takes it.
-    fn of_one(&mut self) -> FromRoot<'_, Self::Element>;
-}
-
-impl<B: Target> Form for InPlace<B> {
-    type Element = B::Element;
-    type Buffers = B;
-
-    fn into_buffers(self) -> B {
-        self.0
-    }
-}
-
-impl<S: Source, R: Target<Element = S::Element>> Form for (S, R) {
+impl<S: Source, V: Target<Element = S::Element>, R: sealed::Role> OwnedBuffers<R> for (S, V) {
     type Element = S::Element;
-    type Buffers = Self;
+    type Back = Self;
 
-    fn into_buffers(self) -> Self {
+    fn buffers(&mut self) -> Buffers<'_, S::Element> {
+        Buffers::OutOfPlace { send: self.0.source(), recv: self.1.target() }
+    }
+
+    fn into_back(self) -> Self {
         self
     }
 }
 
-impl<S: Source> Form for SendOnly<S> {
-    type Element = S::Element;
-    type Buffers = S;
+/// One for each role, so that the compiler's message about another one is that of the trait.
+macro_rules! in_place {
+    ($($role:ident)*) => {$(
+        impl<B: Target> OwnedBuffers<$role> for InPlace<B> {
+            type Element = B::Element;
+            type Back = B;
 
-    fn into_buffers(self) -> S {
-        self.0
-    }
-}
-
-impl<R: Target> Form for RecvOnly<R> {
-    type Element = R::Element;
-    type Buffers = R;
-
-    fn into_buffers(self) -> R {
-        self.0
-    }
-}
-
-macro_rules! both {
-    ($($of:ident $method:ident $given:ident)*) => {$(
-        impl<B: Target> $of for InPlace<B> {
-            fn $method(&mut self) -> $given<'_, B::Element> {
-                $given::InPlace(self.0.target())
+            fn buffers(&mut self) -> Buffers<'_, B::Element> {
+                Buffers::InPlace(self.0.target())
             }
-        }
 
-        impl<S: Source, R: Target<Element = S::Element>> $of for (S, R) {
-            fn $method(&mut self) -> $given<'_, S::Element> {
-                $given::OutOfPlace { send: self.0.source(), recv: self.1.target() }
+            fn into_back(self) -> B {
+                self.0
             }
         }
     )*};
 }
 
-both!(OfAll of_all SendRecv OfRoot of_root ToRoot OfOne of_one FromRoot);
+in_place!(AllRanks ToRoot FromRoot);
 
-impl<S: Source> OfRoot for SendOnly<S> {
-    fn of_root(&mut self) -> ToRoot<'_, S::Element> {
-        ToRoot::SendOnly(self.0.source())
+impl<S: Source> OwnedBuffers<ToRoot> for SendOnly<S> {
+    type Element = S::Element;
+    type Back = S;
+
+    fn buffers(&mut self) -> Buffers<'_, S::Element> {
+        Buffers::SendOnly(self.0.source())
+    }
+
+    fn into_back(self) -> S {
+        self.0
     }
 }
 
-impl<R: Target> OfOne for RecvOnly<R> {
-    fn of_one(&mut self) -> FromRoot<'_, R::Element> {
-        FromRoot::RecvOnly(self.0.target())
+impl<V: Target> OwnedBuffers<FromRoot> for RecvOnly<V> {
+    type Element = V::Element;
+    type Back = V;
+
+    fn buffers(&mut self) -> Buffers<'_, V::Element> {
+        Buffers::RecvOnly(self.0.target())
+    }
+
+    fn into_back(self) -> V {
+        self.0
     }
 }
 
 /// What each rank sends, and where all goes at the root, which alone has a second buffer: for who asks all ranks at once.
-impl<S: Source, R: Target<Element = S::Element>> Form for (S, Option<R>) {
+impl<S: Source, V: Target<Element = S::Element>> OwnedBuffers<ToRoot> for (S, Option<V>) {
     type Element = S::Element;
-    type Buffers = Self;
+    type Back = Self;
 
-    fn into_buffers(self) -> Self {
-        self
-    }
-}
-
-impl<S: Source, R: Target<Element = S::Element>> OfRoot for (S, Option<R>) {
-    fn of_root(&mut self) -> ToRoot<'_, S::Element> {
+    fn buffers(&mut self) -> Buffers<'_, S::Element> {
         match &mut self.1 {
-            Some(recv) => ToRoot::OutOfPlace { send: self.0.source(), recv: recv.target() },
-            None => ToRoot::SendOnly(self.0.source()),
+            Some(recv) => Buffers::OutOfPlace { send: self.0.source(), recv: recv.target() },
+            None => Buffers::SendOnly(self.0.source()),
         }
+    }
+
+    fn into_back(self) -> Self {
+        self
     }
 }
 
 /// What the root sends, which alone has a first buffer, and where each rank's part goes: for who asks all ranks at once.
-impl<S: Source, R: Target<Element = S::Element>> Form for (Option<S>, R) {
+impl<S: Source, V: Target<Element = S::Element>> OwnedBuffers<FromRoot> for (Option<S>, V) {
     type Element = S::Element;
-    type Buffers = Self;
+    type Back = Self;
 
-    fn into_buffers(self) -> Self {
-        self
-    }
-}
-
-impl<S: Source, R: Target<Element = S::Element>> OfOne for (Option<S>, R) {
-    fn of_one(&mut self) -> FromRoot<'_, S::Element> {
+    fn buffers(&mut self) -> Buffers<'_, S::Element> {
         match &self.0 {
-            Some(send) => FromRoot::OutOfPlace { send: send.source(), recv: self.1.target() },
-            None => FromRoot::RecvOnly(self.1.target()),
+            Some(send) => Buffers::OutOfPlace { send: send.source(), recv: self.1.target() },
+            None => Buffers::RecvOnly(self.1.target()),
         }
     }
-}
 
-/// What is sent to each rank, and where what comes from each goes: `(send, recv)`.
-pub trait Exchanged: Send + 'static {
-    /// What they hold.
-    type Element: Element;
-
-    /// As the communicator takes them.
-    fn both(&mut self) -> (Slice<'_, Self::Element>, SliceMut<'_, Self::Element>);
-}
-
-impl<S: Source, R: Target<Element = S::Element>> Exchanged for (S, R) {
-    type Element = S::Element;
-
-    fn both(&mut self) -> (Slice<'_, S::Element>, SliceMut<'_, S::Element>) {
-        (self.0.source(), self.1.target())
+    fn into_back(self) -> Self {
+        self
     }
 }

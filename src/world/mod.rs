@@ -74,15 +74,15 @@
 //!
 //! What a rank does with a request is up to it; of what memory it is, to whoever makes it:
 //! ```
-//! use gpucomm::nccl::Group;
-//! use gpucomm::world::{At, Exchanged, OfAll, OfOne, OfRoot, Request, Source, Target, World, requests};
+//! use gpucomm::nccl::{AllRanks, Group};
+//! use gpucomm::world::{At, OwnedBuffers, Request, Source, Target, World, requests};
 //! use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 //!
 //! /// The largest of the elements of all ranks, and their sums, of whatever memory; what rank 0 has of either goes to all.
 //! struct Both<F>(F, F);
 //!
-//! impl<F: OfAll<Element = f32> + OfOne + OfRoot> Request for Both<F> {
-//!     type Back = (F::Buffers, F::Buffers);
+//! impl<F: OwnedBuffers<AllRanks, Element = f32>> Request for Both<F> {
+//!     type Back = (F::Back, F::Back);
 //!
 //!     fn operation(&self) -> &'static str {
 //!         "both"
@@ -95,21 +95,21 @@
 //!
 //!     fn record<'a>(&'a mut self, at: &At<'a>, group: &mut Group<'a>) -> Result<()> {
 //!         let (comm, stream) = (at.communicator(), at.stream());
-//!         group.all_reduce(comm, self.0.of_all(), ReduceOp::Max, stream)?;
-//!         group.reduce(comm, self.1.of_root(), ReduceOp::Sum, 0, stream)
+//!         group.all_reduce(comm, self.0.buffers(), ReduceOp::Max, stream)?;
+//!         group.reduce(comm, self.1.buffers(), ReduceOp::Sum, 0, stream)
 //!     }
 //!
 //!     fn enqueue(&mut self, at: &At<'_>) -> Result<()> {
 //!         assert!(!at.is_rehearsal() && at.generation() == 1 && at.shared().is_active());
 //!         let here = *at;
 //!         let Self(_, sums) = self;
-//!         here.together("both", |group| group.reduce(here.communicator(), sums.of_root(), ReduceOp::Sum, 0, here.stream()))?;
-//!         at.communicator().broadcast(self.1.of_one(), 0, at.stream())?;
-//!         at.communicator().all_reduce(self.0.of_all(), ReduceOp::Max, at.stream())
+//!         here.together("both", |group| group.reduce(here.communicator(), sums.buffers(), ReduceOp::Sum, 0, here.stream()))?;
+//!         at.communicator().broadcast(self.1.buffers(), 0, at.stream())?;
+//!         at.communicator().all_reduce(self.0.buffers(), ReduceOp::Max, at.stream())
 //!     }
 //!
 //!     fn into_back(self) -> Self::Back {
-//!         (self.0.into_buffers(), self.1.into_buffers())
+//!         (self.0.into_back(), self.1.into_back())
 //!     }
 //! }
 //!
@@ -118,8 +118,6 @@
 //!     let make = |device: Device| -> Result<_> {
 //!         let stream = Stream::new(device)?;
 //!         let mut pair = (DeviceBuffer::from_slice(&stream, &[1f32; 3])?, DeviceBuffer::from_slice(&stream, &[1f32; 3])?);
-//!         let (send, recv) = pair.both();
-//!         assert_eq!((send.len(), recv.len()), (3, 3));
 //!         assert_eq!((pair.0.source().len(), pair.1.target().len()), (3, 3));
 //!         Ok(Both(InPlace(pair.0), InPlace(pair.1)))
 //!     };
@@ -293,7 +291,7 @@ pub use capabilities::Capabilities;
 pub use completion::{Bell, Blocking, Completion, HostCallback, InFlight, Polling};
 pub use counters::Metrics;
 pub use failure_reason::{Failed, Reason};
-pub use forms::{Exchanged, Form, OfAll, OfOne, OfRoot};
+pub use forms::OwnedBuffers;
 pub use health::{Changed, Health, HealthWatch, Phase};
 pub use in_order::Enqueued;
 pub use lane::Lane;

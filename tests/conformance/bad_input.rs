@@ -1,5 +1,6 @@
 //! Arguments that cannot be right: refused before anything is submitted, by name, and nothing else is disturbed.
 
+use gpucomm::nccl::Buffers;
 use gpucomm::{
     Clique, Communicator, Device, DeviceBuffer, Error, InPlace, Layout, RecvOnly, ReduceOp, SendOnly, Stream, UniqueId,
     group,
@@ -43,7 +44,7 @@ fn buffers_too_short() {
         let part = zeros(stream, 4)?;
         assert_argument(comm.all_gather((&part, &mut short), stream), "all_gather", big, &less);
         assert_argument(comm.gather((&part, &mut short), comm.rank(), stream), "gather", big, &less);
-        assert_argument(comm.all_to_all(&send, &mut short, stream), "all_to_all", big, &less);
+        assert_argument(comm.all_to_all((&send, &mut short), stream), "all_to_all", big, &less);
         let mut small = zeros(stream, 3)?;
         assert_argument(comm.reduce_scatter((&send, &mut small), ReduceOp::Sum, stream), "reduce_scatter", "4", "3");
         assert_argument(comm.scatter((&send, &mut small), comm.rank(), stream), "scatter", "4", "3");
@@ -89,7 +90,7 @@ fn lengths_that_do_not_divide() {
         let mut out = zeros(stream, 100)?;
         let (n, len) = (comm.size().to_string(), odd.len().to_string());
         assert_argument(comm.reduce_scatter((&odd, &mut out), ReduceOp::Sum, stream), "reduce_scatter", &n, &len);
-        assert_argument(comm.all_to_all(&odd, &mut out, stream), "all_to_all", &n, &len);
+        assert_argument(comm.all_to_all((&odd, &mut out), stream), "all_to_all", &n, &len);
         assert_argument(comm.scatter((&odd, &mut out), comm.rank(), stream), "scatter", &n, &len);
         let mut odd = odd;
         assert_argument(comm.all_gather(InPlace(&mut odd), stream), "all_gather", &n, &len);
@@ -157,6 +158,91 @@ fn the_wrong_side_for_the_root() {
     });
 }
 
+/// A form that the compiler could not refuse, because it is a value.
+#[test]
+fn forms_that_an_operation_does_not_take() {
+    fn send_only(x: &DeviceBuffer<f32>) -> Buffers<'_, f32> {
+        Buffers::SendOnly(x.as_slice())
+    }
+    fn recv_only(y: &mut DeviceBuffer<f32>) -> Buffers<'_, f32> {
+        Buffers::RecvOnly(y.as_slice_mut())
+    }
+
+    refused(|comm, stream| {
+        let (n, sum) = (comm.size(), ReduceOp::Sum);
+        let root = (comm.rank() + 1) % n;
+        let x = zeros(stream, 4 * n)?;
+        let mut y = zeros(stream, 4 * n)?;
+        let counts = &vec![4; n];
+        let both = "(send, recv) or InPlace(buffer)";
+        for (sends, got) in [(true, "SendOnly(send)"), (false, "RecvOnly(recv)")] {
+            macro_rules! one_sided {
+                () => {
+                    if sends { send_only(&x) } else { recv_only(&mut y) }
+                };
+            }
+            assert_argument(comm.all_reduce(one_sided!(), sum, stream), "all_reduce", both, got);
+            assert_argument(comm.all_gather(one_sided!(), stream), "all_gather", both, got);
+            assert_argument(comm.reduce_scatter(one_sided!(), sum, stream), "reduce_scatter", both, got);
+            assert_argument(comm.all_gather_v(one_sided!(), counts, stream), "all_gather_v", both, got);
+            assert_argument(comm.reduce_scatter_v(one_sided!(), counts, sum, stream), "reduce_scatter_v", both, got);
+            assert_argument(comm.all_to_all(one_sided!(), stream), "all_to_all", "(send, recv)", got);
+            assert_argument(
+                comm.all_to_all_v(one_sided!(), counts, counts, stream),
+                "all_to_all_v",
+                "(send, recv)",
+                got,
+            );
+            assert_argument(comm.all_reduce_many([one_sided!()], sum, stream), "all_reduce_many", both, "of buffer 0");
+            let grouped = group(|g| g.all_reduce(comm, one_sided!(), sum, stream));
+            assert_argument(grouped, "all_reduce", both, got);
+        }
+        let (to, got) = ("(send, recv), InPlace(buffer) or SendOnly(send)", "RecvOnly(recv)");
+        assert_argument(comm.reduce(recv_only(&mut y), sum, root, stream), "reduce", to, got);
+        assert_argument(comm.gather(recv_only(&mut y), root, stream), "gather", to, got);
+        assert_argument(comm.gather_v(recv_only(&mut y), counts, root, stream), "gather_v", to, got);
+        let (from, got) = ("(send, recv), InPlace(buffer) or RecvOnly(recv)", "SendOnly(send)");
+        assert_argument(comm.broadcast(send_only(&x), root, stream), "broadcast", from, got);
+        assert_argument(comm.scatter(send_only(&x), root, stream), "scatter", from, got);
+        assert_argument(comm.scatter_v(send_only(&x), counts, root, stream), "scatter_v", from, got);
+        for (operation, refused) in [
+            ("all_to_all", comm.all_to_all(Buffers::InPlace(y.as_slice_mut()), stream)),
+            ("all_to_all_v", comm.all_to_all_v(Buffers::InPlace(y.as_slice_mut()), counts, counts, stream)),
+        ] {
+            assert_argument(refused, operation, "(send, recv)", "InPlace(buffer)");
+        }
+        Ok(())
+    });
+}
+
+/// The same forms as values, and as forms, give the same.
+#[test]
+fn forms_as_values() {
+    refused(|comm, stream| {
+        let (n, rank) = (comm.size(), comm.rank());
+        let own = DeviceBuffer::from_slice(stream, &[rank as i32 + 1])?;
+        let mut sum = DeviceBuffer::<i32>::zeroed(stream, 1)?;
+        let io = match rank {
+            0 => Buffers::OutOfPlace { send: own.as_slice(), recv: sum.as_slice_mut() },
+            _ => Buffers::SendOnly(own.as_slice()),
+        };
+        comm.reduce(io, ReduceOp::Sum, 0, stream)?;
+        let of_all = (n * (n + 1) / 2) as i32;
+        assert_eq!(sum.to_vec(stream)?, [if rank == 0 { of_all } else { 0 }]);
+        let io = match rank {
+            0 => Buffers::InPlace(sum.as_slice_mut()),
+            _ => Buffers::RecvOnly(sum.as_slice_mut()),
+        };
+        comm.broadcast(io, 0, stream)?;
+        assert_eq!(sum.to_vec(stream)?, [of_all]);
+        let (all, mut turned) =
+            (DeviceBuffer::from_slice(stream, &vec![rank as i32; n])?, DeviceBuffer::zeroed(stream, n)?);
+        comm.all_to_all(Buffers::OutOfPlace { send: all.as_slice(), recv: turned.as_slice_mut() }, stream)?;
+        assert_eq!(turned.to_vec(stream)?, (0..n as i32).collect::<Vec<_>>());
+        Ok(())
+    });
+}
+
 #[test]
 fn buffers_and_streams_of_another_device() {
     refused(|comm, stream| {
@@ -195,17 +281,17 @@ fn layouts_that_do_not_fit() {
         let more = vec![1; n + 1];
         let (want, got) = (n.to_string(), (n + 1).to_string());
         let wrong = Layout { counts: &more, offsets: None };
-        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &want, &got);
-        assert_argument(comm.all_to_all_v(&x, packed, &mut y, wrong, stream), "all_to_all_v", &want, &got);
+        assert_argument(comm.all_to_all_v((&x, &mut y), wrong, packed, stream), "all_to_all_v", &want, &got);
+        assert_argument(comm.all_to_all_v((&x, &mut y), packed, wrong, stream), "all_to_all_v", &want, &got);
         assert_argument(comm.all_gather_v((x.slice(0..10), &mut y), wrong, stream), "all_gather_v", &want, &got);
         let wrong = Layout { counts: &tens, offsets: Some(&more) };
-        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &want, &got);
+        assert_argument(comm.all_to_all_v((&x, &mut y), wrong, packed, stream), "all_to_all_v", &want, &got);
 
         // Parts beyond the end.
         let beyond = vec![11; n];
         let wrong = Layout { counts: &beyond, offsets: None };
         let (need, have) = ((11 * n).to_string(), (10 * n).to_string());
-        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &need, &have);
+        assert_argument(comm.all_to_all_v((&x, &mut y), wrong, packed, stream), "all_to_all_v", &need, &have);
         assert_argument(comm.all_gather_v((&x.slice(0..10), &mut y), wrong, stream), "all_gather_v", "", "");
         assert_argument(comm.scatter_v((&x, &mut y), wrong, comm.rank(), stream), "scatter_v", &need, &have);
         if n > 1 {
@@ -221,7 +307,7 @@ fn layouts_that_do_not_fit() {
         let far = vec![10 * n; n];
         let wrong = Layout { counts: &tens, offsets: Some(&far) };
         let need = (10 * n + 10).to_string();
-        assert_argument(comm.all_to_all_v(&x, wrong, &mut y, packed, stream), "all_to_all_v", &need, &have);
+        assert_argument(comm.all_to_all_v((&x, &mut y), wrong, packed, stream), "all_to_all_v", &need, &have);
         Ok(())
     });
 }
@@ -266,8 +352,8 @@ fn counts_that_overflow() {
         for count in [usize::MAX, usize::MAX / 2 + 1, usize::MAX / 4 + 1, isize::MAX as usize] {
             let counts = vec![count; n];
             let huge = Layout { counts: &counts, offsets: None };
-            assert_argument(comm.all_to_all_v(&x, huge, &mut y, fine, stream), "all_to_all_v", "", "");
-            assert_argument(comm.all_to_all_v(&x, fine, &mut y, huge, stream), "all_to_all_v", "", "");
+            assert_argument(comm.all_to_all_v((&x, &mut y), huge, fine, stream), "all_to_all_v", "", "");
+            assert_argument(comm.all_to_all_v((&x, &mut y), fine, huge, stream), "all_to_all_v", "", "");
             assert_argument(comm.all_gather_v((&x, &mut y), huge, stream), "all_gather_v", "", "");
             assert_argument(comm.gather_v((&x, &mut y), huge, comm.rank(), stream), "gather_v", "", "");
             assert_argument(comm.scatter_v((&x, &mut y), huge, comm.rank(), stream), "scatter_v", "", "");
@@ -275,7 +361,7 @@ fn counts_that_overflow() {
             assert_argument(comm.reduce_scatter_v((&x, &mut y), huge, sum, stream), "reduce_scatter_v", "", "");
             let offsets = vec![count; n];
             let far = Layout { counts: &ones, offsets: Some(&offsets) };
-            assert_argument(comm.all_to_all_v(&x, far, &mut y, fine, stream), "all_to_all_v", "", "");
+            assert_argument(comm.all_to_all_v((&x, &mut y), far, fine, stream), "all_to_all_v", "", "");
         }
         // An allocation whose size in bytes is no size at all.
         for len in [usize::MAX, usize::MAX / 4 + 1, isize::MAX as usize] {
@@ -323,7 +409,7 @@ fn nothing_is_a_length() {
         comm.all_reduce(InPlace(&mut window), ReduceOp::Sum, stream)?;
         let none = vec![0; comm.size()];
         let layout = Layout { counts: &none, offsets: None };
-        comm.all_to_all_v(&y, layout, &mut x, layout, stream)
+        comm.all_to_all_v((&y, &mut x), layout, layout, stream)
     });
 }
 

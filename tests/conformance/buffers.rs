@@ -87,7 +87,7 @@ fn other_operations_of<T: Number>(rig: &Rig) {
         let want = crate::support::reference::reduce(&columns, Op::Max);
         crate::support::reference::check(&case, rank, &part.to_vec(stream)?, &want);
 
-        comm.all_to_all(&whole, &mut all, stream)?;
+        comm.all_to_all((&whole, &mut all), stream)?;
         let want: Vec<T> = inputs.iter().flat_map(|input| input[range.clone()].to_vec()).collect();
         case.same(rank, &all.to_vec(stream)?, &want);
 

@@ -77,7 +77,7 @@ fn all_eight<'a>(
         Box::new(|on| on.broadcast((&send, from_root), root, stream)),
         Box::new(|on| on.all_gather((&send, gathered), stream)),
         Box::new(|on| on.reduce_scatter((&wide, part), ReduceOp::Min, stream)),
-        Box::new(|on| on.all_to_all(&wide, exchanged, stream)),
+        Box::new(|on| on.all_to_all((&wide, exchanged), stream)),
         Box::new(|on| on.gather((&send, collected), root, stream)),
         Box::new(|on| on.scatter((&wide, spread), root, stream)),
     ];

@@ -220,7 +220,7 @@ fn differ(case: &str, comm: &Communicator, stream: &Stream) -> Result<()> {
                 _ => Ok(()),
             };
             let all = |y: &mut DeviceBuffer<f32>| {
-                comm.all_to_all(&DeviceBuffer::<f32>::zeroed(stream, size)?, y.slice_mut(..size), stream)
+                comm.all_to_all((&DeviceBuffer::<f32>::zeroed(stream, size)?, y.slice_mut(..size)), stream)
             };
             // Connected before, so that nobody waits in NCCL.
             both(&mut x)?;

@@ -388,7 +388,7 @@ fn limits_of(comm: &Communicator) -> Result<()> {
     // What it does do: messages beside a reduction, other collectives together, and what is one operation.
     group(|g| {
         g.all_reduce(comm, InPlace(&mut x), ReduceOp::Sum, stream)?;
-        g.all_to_all(comm, &send, &mut turned, stream)
+        g.all_to_all(comm, (&send, &mut turned), stream)
     })?;
     group(|g| {
         g.all_gather(comm, (&x, &mut all), stream)?;

@@ -233,7 +233,7 @@ fn layouts_that_contradict_each_other() {
         // Rank 0 sends two elements to rank 1, which expects three.
         let (out, into) = if comm.rank() == 0 { ([1, 2], [1, 4]) } else { ([4, 1], [3, 1]) };
         let layout = |counts| Layout { counts, offsets: None };
-        comm.all_to_all_v(&x, layout(&out), &mut y, layout(&into), stream)
+        comm.all_to_all_v((&x, &mut y), layout(&out), layout(&into), stream)
     });
 }
 

@@ -155,7 +155,7 @@ fn an_exchange_and_a_message_in_different_orders() {
                     if within && rank == 1 {
                         message(&side)?;
                     }
-                    comm.all_to_all(&x, &mut y, stream)?;
+                    comm.all_to_all((&x, &mut y), stream)?;
                     if within && rank == 0 { message(&side) } else { Ok(()) }
                 })?;
                 if !within && rank == 1 {

@@ -55,7 +55,7 @@ const DIFFERENT: [Body; 7] = [
         captures!(comm, stream, comm.rank() == 1, |x, y, lent| comm
             .all_gather((x.slice(..4000 / comm.size()), y), lent))
     },
-    |comm, stream| captures!(comm, stream, comm.rank() == 1, |x, y, lent| comm.all_to_all(x.slice(..7200), y, lent)),
+    |comm, stream| captures!(comm, stream, comm.rank() == 1, |x, y, lent| comm.all_to_all((x.slice(..7200), y), lent)),
     |comm, stream| {
         captures!(comm, stream, comm.rank() == 1, |x, y, lent| match comm.rank() {
             0 => comm.gather((x.slice(..100), y), 0, lent),
@@ -205,7 +205,7 @@ fn buffers_of_one_rank_that_differ_are_refused() {
                 let mut pool = DeviceBuffer::<u32>::zeroed(stream, len)?;
                 let mut refused = Ok(());
                 let graph = stream.capture(|lent| {
-                    refused = comm.all_to_all(&local, &mut pool, lent);
+                    refused = comm.all_to_all((&local, &mut pool), lent);
                     Ok(())
                 })?;
                 if let Err(error) = &refused {
@@ -217,7 +217,7 @@ fn buffers_of_one_rank_that_differ_are_refused() {
                     graph.launch(stream)?;
                 }
                 // What is not captured NCCL does not register.
-                comm.all_to_all(&local, &mut pool, stream)?;
+                comm.all_to_all((&local, &mut pool), stream)?;
                 assert_eq!(pool.to_vec(stream)?, [0; 600]);
                 Ok(())
             });

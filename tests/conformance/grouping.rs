@@ -102,13 +102,13 @@ fn a_message_before_and_after_an_all_to_all() {
         match comm.rank() {
             0 => {
                 comm.send(&message, 1, stream)?;
-                comm.all_to_all(&x, &mut y, stream)
+                comm.all_to_all((&x, &mut y), stream)
             }
             1 => {
-                comm.all_to_all(&x, &mut y, stream)?;
+                comm.all_to_all((&x, &mut y), stream)?;
                 comm.recv(&mut message, 0, stream)
             }
-            _ => comm.all_to_all(&x, &mut y, stream),
+            _ => comm.all_to_all((&x, &mut y), stream),
         }
     });
 }
@@ -127,7 +127,7 @@ fn a_message_and_an_all_to_all_are_told_apart_at_once() {
                 let (x, mut y, mut message) =
                     (buffer::<u8>(stream, 8)?, buffer::<u8>(stream, 8)?, buffer::<u8>(stream, 4)?);
                 // Nobody waits for a connection later on.
-                comm.all_to_all(&x, &mut y, stream)?;
+                comm.all_to_all((&x, &mut y), stream)?;
                 if comm.rank() == 0 {
                     comm.send(&message, 1, stream)?
                 } else {
@@ -138,8 +138,11 @@ fn a_message_and_an_all_to_all_are_told_apart_at_once() {
                 if !comes {
                     turn.wait();
                 }
-                let issued =
-                    if comm.rank() == 0 { comm.send(&message, 1, stream) } else { comm.all_to_all(&x, &mut y, stream) };
+                let issued = if comm.rank() == 0 {
+                    comm.send(&message, 1, stream)
+                } else {
+                    comm.all_to_all((&x, &mut y), stream)
+                };
                 if comes {
                     turn.wait();
                     return issued;
@@ -165,11 +168,11 @@ fn an_all_to_all_in_a_group_with_a_collective() {
         let mut sum = buffer::<u32>(stream, 5)?;
         if odd_one(comm) {
             group(|g| {
-                g.all_to_all(comm, &x, &mut y, stream)?;
+                g.all_to_all(comm, (&x, &mut y), stream)?;
                 g.all_reduce(comm, InPlace(&mut sum), ReduceOp::Sum, stream)
             })
         } else {
-            comm.all_to_all(&x, &mut y, stream)?;
+            comm.all_to_all((&x, &mut y), stream)?;
             comm.all_reduce(InPlace(&mut sum), ReduceOp::Sum, stream)
         }
     });

@@ -64,7 +64,7 @@ fn every_operation_of<T: crate::support::Number>(rig: &Rig) {
             g.reduce_scatter(comm, (&many, &mut part), ReduceOp::Sum, stream)
         })?;
         group(|g| {
-            g.all_to_all(comm, &many, &mut turned, stream)?;
+            g.all_to_all(comm, (&many, &mut turned), stream)?;
             if rank == 0 {
                 g.gather(comm, (&own, &mut gathered), 0, stream)?;
                 g.scatter(comm, (&many, &mut scattered), 0, stream)
@@ -258,11 +258,11 @@ fn messages_may_be_grouped_differently() {
                         group(|g| {
                             g.send(comm, x.slice(0..1), next, stream)?;
                             g.recv(comm, last, before, stream)?;
-                            g.all_to_all(comm, &from, turned, stream)
+                            g.all_to_all(comm, (&from, turned), stream)
                         })?;
                     } else {
                         group(|g| {
-                            g.all_to_all(comm, &from, turned, stream)?;
+                            g.all_to_all(comm, (&from, turned), stream)?;
                             g.send(comm, x.slice(0..1), next, stream)?;
                             g.recv(comm, last, before, stream)
                         })?;

@@ -77,10 +77,10 @@ fn mixtures_are_refused() {
             1 => comm.recv(&mut m.plain, 0, stream),
             _ => Ok(()),
         });
-        refused("all_to_all", |comm, stream, mut m| comm.all_to_all(&m.window, &mut m.plain, stream));
+        refused("all_to_all", |comm, stream, mut m| comm.all_to_all((&m.window, &mut m.plain), stream));
         refused("all_to_all_v", |comm, stream, mut m| {
             let counts = vec![5; comm.size()];
-            comm.all_to_all_v(&m.plain, &counts, &mut m.window, &counts, stream)
+            comm.all_to_all_v((&m.plain, &mut m.window), &counts, &counts, stream)
         });
         refused("broadcast", |comm, stream, mut m| match comm.rank() {
             0 => comm.broadcast(InPlace(&mut m.plain), 0, stream),
@@ -127,11 +127,11 @@ fn what_does_no_harm_is_not_refused() {
                 // Nothing, where what is registered ends.
                 let [first, mut second] = [comm.alloc_local::<u32>(stream, 60)?, comm.alloc_local::<u32>(stream, 60)?];
                 let registered = [comm.register(&first)?, comm.register(&second)?];
-                comm.all_to_all(first.slice(60..), second.slice_mut(..1), stream)?;
+                comm.all_to_all((first.slice(60..), second.slice_mut(..1)), stream)?;
                 stream.synchronize()?;
                 drop(registered);
                 if comm.size() == 1 {
-                    comm.all_to_all(&plain, &mut window, stream)?;
+                    comm.all_to_all((&plain, &mut window), stream)?;
                     comm.broadcast((&plain, &mut window), 0, stream)?;
                     assert_eq!(window.to_vec(stream)?, [8; 60]);
                 } else if comm.rank() == 0 {

@@ -157,10 +157,10 @@ fn every_operation<T: Plain>(rig: &Rig, rng: &mut Rng) {
 
             let (x, mut y) = (place(&all[rank])?, empty(len * size)?);
             let want: Vec<T> = all.iter().flat_map(|of| &of[rank * len..(rank + 1) * len]).copied().collect();
-            comm.all_to_all(x.inner(), y.inner_mut(), stream)?;
+            comm.all_to_all((x.inner(), y.inner_mut()), stream)?;
             y.holds(stream, &want)?;
             let mut y = empty(len * size)?;
-            comm.all_to_all_v(x.inner(), Layout::packed(&counts), y.inner_mut(), Layout::packed(&counts), stream)?;
+            comm.all_to_all_v((x.inner(), y.inner_mut()), Layout::packed(&counts), Layout::packed(&counts), stream)?;
             y.holds(stream, &want)?;
 
             let (x, mut y) = (place(first[rank])?, empty(len)?);

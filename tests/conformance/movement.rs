@@ -153,7 +153,7 @@ fn all_to_all_of<T: Number>(rig: &Rig) {
             let want: Vec<T> = inputs.iter().flat_map(|input| part(input, rank, len)).copied().collect();
             let send = Guarded::holding(stream, &inputs[rank])?;
             let mut recv = Guarded::poisoned(stream, want.len())?;
-            comm.all_to_all(send.inner(), recv.inner_mut(), stream)?;
+            comm.all_to_all((send.inner(), recv.inner_mut()), stream)?;
             case.same(rank, &recv.read(stream)?, &want);
             case.same(rank, &send.read(stream)?, &inputs[rank]);
             Ok(())

@@ -98,7 +98,7 @@ fn halo(role: Role) -> Result<()> {
         let counts = vec![1; comm.size()];
         comm.all_gather_v((&x, &mut y), &counts, &stream)?;
         let all = DeviceBuffer::<u8>::zeroed(&stream, comm.size())?;
-        comm.all_to_all_v(&all, &counts, &mut y, &counts, &stream)?;
+        comm.all_to_all_v((&all, &mut y), &counts, &counts, &stream)?;
         exchange(comm, &stream, true)?.copy_to_pinned(&stream, &mut pinned)?;
         // What comes from no message waits as well, behind it.
         let mut other = PinnedBuffer::<u8>::zeroed(1)?;

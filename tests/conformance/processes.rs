@@ -64,7 +64,7 @@ pub fn use_all(comm: &gpucomm::Communicator, stream: &Stream) -> Result<()> {
     comm.all_gather((&own, &mut all), stream)?;
     assert_eq!(all.to_vec(stream)?, everybody);
     let many = DeviceBuffer::from_slice(stream, &vec![rank as u32 + 1; 1021 * size])?;
-    comm.all_to_all(&many, &mut all, stream)?;
+    comm.all_to_all((&many, &mut all), stream)?;
     assert_eq!(all.to_vec(stream)?, everybody);
     let mut part = DeviceBuffer::<u32>::zeroed(stream, 1021)?;
     comm.reduce_scatter((&many, &mut part), ReduceOp::Sum, stream)?;
@@ -86,7 +86,7 @@ pub fn use_all(comm: &gpucomm::Communicator, stream: &Stream) -> Result<()> {
     // Rank r sends r + 1 elements to each.
     let (out, into) = (vec![rank + 1; size], (1..=size).collect::<Vec<_>>());
     let layout = |counts| Layout { counts, offsets: None };
-    comm.all_to_all_v(&many, layout(&out), &mut all, layout(&into), stream)?;
+    comm.all_to_all_v((&many, &mut all), layout(&out), layout(&into), stream)?;
     let want: Vec<u32> = (1..=size).flat_map(|peer| vec![peer as u32; peer]).collect();
     assert_eq!(all.slice(0..want.len()).to_vec(stream)?, want);
     drop(window);

@@ -62,7 +62,7 @@ fn all_is_right(
     check("all_gather", recv.to_vec(stream)?, &|at| value(at / part, at % part));
     comm.reduce_scatter((&*send, recv.slice_mut(..part)), ReduceOp::Sum, stream)?;
     check("reduce_scatter", recv.slice(..part).to_vec(stream)?, &|at| sum(me * part + at));
-    comm.all_to_all(&*send, &mut *recv, stream)?;
+    comm.all_to_all((&*send, &mut *recv), stream)?;
     check("all_to_all", recv.to_vec(stream)?, &|at| value(at / part, me * part + at % part));
     for root in 0..size {
         match me == root {

@@ -160,7 +160,7 @@ fn what_nccl_does_not_simulate_is_refused_by_name() {
                 usage(simulate(|g| g.send(comm, &x, peer, stream)), "send is made of messages");
                 usage(simulate(|g| g.recv(comm, &mut y, peer, stream)), "recv is made of messages");
                 #[cfg(nccl_ge_2_28)]
-                usage(simulate(|g| g.all_to_all(comm, &x, &mut y, stream)), "all_to_all is made of messages");
+                usage(simulate(|g| g.all_to_all(comm, (&x, &mut y), stream)), "all_to_all is made of messages");
                 let nested = group(|_| simulate(|g| g.barrier_on_stream(comm, stream)).map(drop));
                 assert_names(&nested.unwrap_err(), &["simulate", "groups do not nest"]);
                 let inside = simulate(|_| group(|g| g.barrier_on_stream(comm, stream)));

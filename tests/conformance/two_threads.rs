@@ -110,7 +110,7 @@ fn an_operation_in_place() {
 #[test]
 fn a_group_that_reads() {
     beside_a_reader(|comm, stream, left, other| {
-        comm.all_to_all_v(left.as_slice(), &[4], other.as_slice_mut(), &[4], stream)?;
+        comm.all_to_all_v((left.as_slice(), other.as_slice_mut()), &[4], &[4], stream)?;
         other.copy_to_slice_timeout(stream, &mut [0; 4], LONG)
     });
 }

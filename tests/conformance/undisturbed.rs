@@ -185,7 +185,7 @@ fn sound_operations_on_failed_data() {
                 // In parts, but all of it, in one operation.
                 let counts = vec![4 / comm.size(); comm.size()];
                 x.fill(&fresh, 2)?;
-                other.all_to_all_v(&x, &counts, &mut y, &counts, &fresh)?;
+                other.all_to_all_v((&x, &mut y), &counts, &counts, &fresh)?;
                 assert_eq!(y.to_vec(&fresh)?, [2; 4]);
                 Ok(())
             });
@@ -306,9 +306,9 @@ fn what_stays_with_a_rank() {
                     fresh.accept();
                     x.fill(&fresh, 0).unwrap();
                 };
-                other.all_to_all_v(&x, counts, &mut y, counts, &fresh)?;
+                other.all_to_all_v((&x, &mut y), counts, counts, &fresh)?;
                 tells("all_to_all_v", &mut y);
-                other.all_to_all(&x, &mut y, &fresh)?;
+                other.all_to_all((&x, &mut y), &fresh)?;
                 tells("all_to_all", &mut y);
                 if rank == 0 {
                     other.gather_v((x.slice(..2), &mut y), counts, 0, &fresh)?;

@@ -212,7 +212,7 @@ fn all_to_all_v_of<T: Number>(rig: &Rig) {
                 let want = into.filled(|peer| Some(inputs[peer][parts(peer, true).range(rank)].to_vec()));
                 let send = Guarded::holding(stream, &inputs[rank])?;
                 let mut recv = Guarded::poisoned(stream, into.extent())?;
-                comm.all_to_all_v(send.inner(), out.layout(), recv.inner_mut(), into.layout(), stream)?;
+                comm.all_to_all_v((send.inner(), recv.inner_mut()), out.layout(), into.layout(), stream)?;
                 case.same(rank, &recv.read(stream)?, &want);
                 case.same(rank, &send.read(stream)?, &inputs[rank]);
                 Ok(())

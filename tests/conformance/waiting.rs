@@ -189,7 +189,7 @@ fn what_an_operation_is_part_of() {
                     let (x, mut y) = (DeviceBuffer::<u8>::zeroed(stream, 5)?, DeviceBuffer::<u8>::zeroed(stream, 5)?);
                     match what {
                         "all_gather_v" => comm.all_gather_v((x.slice(..2), &mut y), &counts, stream),
-                        _ => comm.all_to_all_v(&x, &counts, &mut y, &[2, 1], stream),
+                        _ => comm.all_to_all_v((&x, &mut y), &counts, &[2, 1], stream),
                     }
                 });
                 assert_names(&error, &[what, &format!("{parts} (part of {what}, its operation ")]);

@@ -158,7 +158,7 @@ impl<'a, T: Number> Bench<'a, T> {
 
         self.prepare(from, whole)?;
         let (send, recv) = (self.send.slice(from..from + whole), self.recv.slice_mut(to..to + whole));
-        comm.all_to_all(send, recv, stream)?;
+        comm.all_to_all((send, recv), stream)?;
         self.same(to, &self.column(rank, len).concat())?;
 
         self.prepare(from, len)?;

@@ -157,7 +157,7 @@ impl Collective {
         })
     }
 
-    fn to_root(&self) -> bool {
+    pub fn to_root(&self) -> bool {
         matches!(self.what, What::Reduce | What::Gather | What::GatherV)
     }
 

@@ -1,8 +1,8 @@
 //! Calling an operation of the crate, on its own or within a group.
 
 use gpucomm::cuda::{Slice, SliceMut};
-use gpucomm::nccl::{FromRoot, Group, Reduction, SendRecv, ToRoot};
-use gpucomm::{Communicator, Element, InPlace, RecvOnly, Result, SendOnly, Stream};
+use gpucomm::nccl::{Buffers, Group, Reduction};
+use gpucomm::{Communicator, Element, Result, Stream};
 
 use crate::carried::Carried;
 use crate::collective::{Collective, Form, What};
@@ -47,7 +47,7 @@ impl Operation {
     pub fn issue<'a>(&'a self, io: Io<'a, '_>, via: &mut Via<'_, 'a>, streams: &'a [Stream]) -> Result<()> {
         typed!(self.kind(), T => {
             let send = io.send.map(|(memory, region)| T::of(memory).slice(region.at..region.at + region.len));
-            let buffers = Buffers::<T> { send, recv: io.recv.map(T::of_view) };
+            let buffers = Ends::<T> { send, recv: io.recv.map(T::of_view) };
             match (self, self.carried()) {
                 (Self::Collective(one), _) if one.what.reduces() => buffers.reduction(one, io.factor, via, streams),
                 (_, Carried::Itself) => buffers.issue(self, via, streams),
@@ -60,17 +60,17 @@ impl Operation {
     }
 }
 
-struct Buffers<'a, T: Element> {
+struct Ends<'a, T: Element> {
     send: Option<Slice<'a, T>>,
     recv: Option<SliceMut<'a, T>>,
 }
 
-impl<'a, T: Element> Buffers<'a, T> {
+impl<'a, T: Element> Ends<'a, T> {
     /// As elements of a type of the same size.
-    fn cast<U: Element>(self) -> Buffers<'a, U> {
+    fn cast<U: Element>(self) -> Ends<'a, U> {
         const FITS: &str = "elements of the same size";
         let (send, recv) = (self.send.map(|send| send.cast()), self.recv.map(SliceMut::into_cast));
-        Buffers { send: send.map(|send| send.expect(FITS)), recv: recv.map(|recv| recv.expect(FITS)) }
+        Ends { send: send.map(|send| send.expect(FITS)), recv: recv.map(|recv| recv.expect(FITS)) }
     }
 
     /// What only moves.
@@ -94,30 +94,28 @@ impl<'a, T: Element> Buffers<'a, T> {
     }
 
     fn movement(self, collective: &'a Collective, via: &mut Via<'_, 'a>, streams: &'a [Stream]) -> Result<()> {
-        let (rank, form, root) = (via.rank(), collective.forms[via.rank()], collective.root);
+        let (rank, root) = (via.rank(), collective.root);
         let stream = &streams[collective.streams[rank]];
         match (collective.what, &collective.layout) {
-            (What::Broadcast, _) => call!(via, broadcast(self.into_from_root(form), root, stream)),
-            (What::AllGather, _) => call!(via, all_gather(self.both(form), stream)),
+            (What::Broadcast, _) => call!(via, broadcast(self.buffers(collective, rank), root, stream)),
+            (What::AllGather, _) => call!(via, all_gather(self.buffers(collective, rank), stream)),
             (What::AllToAll, _) => {
-                let (send, recv) = self.out_of_place();
-                call!(via, all_to_all(send, recv, stream))
+                call!(via, all_to_all(self.out_of_place(), stream))
             }
-            (What::Gather, _) => call!(via, gather(self.into_to_root(form), root, stream)),
-            (What::Scatter, _) => call!(via, scatter(self.into_from_root(form), root, stream)),
+            (What::Gather, _) => call!(via, gather(self.buffers(collective, rank), root, stream)),
+            (What::Scatter, _) => call!(via, scatter(self.buffers(collective, rank), root, stream)),
             (What::AllToAllV, Layout::Matrix { send: sent, recv: received }) => {
-                let (send, recv) = self.out_of_place();
                 let (sent, received) = (sent[rank].as_layout(), received[rank].as_layout());
-                call!(via, all_to_all_v(send, sent, recv, received, stream))
+                call!(via, all_to_all_v(self.out_of_place(), sent, received, stream))
             }
             (What::AllGatherV, Layout::Parts(parts)) => {
-                call!(via, all_gather_v(self.both(form), parts.as_layout(), stream))
+                call!(via, all_gather_v(self.buffers(collective, rank), parts.as_layout(), stream))
             }
             (What::GatherV, Layout::Parts(parts)) => {
-                call!(via, gather_v(self.into_to_root(form), parts.as_layout(), root, stream))
+                call!(via, gather_v(self.buffers(collective, rank), parts.as_layout(), root, stream))
             }
             (What::ScatterV, Layout::Parts(parts)) => {
-                call!(via, scatter_v(self.into_from_root(form), parts.as_layout(), root, stream))
+                call!(via, scatter_v(self.buffers(collective, rank), parts.as_layout(), root, stream))
             }
             (what, layout) => panic!("{what:?} of {layout:?}"),
         }
@@ -127,31 +125,21 @@ impl<'a, T: Element> Buffers<'a, T> {
         (self.send.expect("what is sent"), self.recv.expect("a place for what comes"))
     }
 
-    fn both(self, form: Form) -> SendRecv<'a, T> {
-        match form {
-            Form::InPlace => InPlace(self.recv.expect("a buffer")).into(),
-            _ => self.out_of_place().into(),
-        }
-    }
-
-    fn into_to_root(self, form: Form) -> ToRoot<'a, T> {
-        match form {
-            Form::InPlace => InPlace(self.recv.expect("a buffer")).into(),
-            Form::OneWay => SendOnly(self.send.expect("what is sent")).into(),
-            Form::OutOfPlace => self.out_of_place().into(),
-        }
-    }
-
-    fn into_from_root(self, form: Form) -> FromRoot<'a, T> {
-        match form {
-            Form::InPlace => InPlace(self.recv.expect("a buffer")).into(),
-            Form::OneWay => RecvOnly(self.recv.expect("a place for what comes")).into(),
-            Form::OutOfPlace => self.out_of_place().into(),
+    /// In the form that `collective` has on `rank`.
+    fn buffers(self, collective: &Collective, rank: usize) -> Buffers<'a, T> {
+        match collective.forms[rank] {
+            Form::OutOfPlace => {
+                let (send, recv) = self.out_of_place();
+                Buffers::OutOfPlace { send, recv }
+            }
+            Form::InPlace => Buffers::InPlace(self.recv.expect("a buffer")),
+            Form::OneWay if collective.to_root() => Buffers::SendOnly(self.send.expect("what is sent")),
+            Form::OneWay => Buffers::RecvOnly(self.recv.expect("a place for what comes")),
         }
     }
 }
 
-impl<'a, T: Number> Buffers<'a, T> {
+impl<'a, T: Number> Ends<'a, T> {
     fn reduction(
         self,
         collective: &'a Collective,
@@ -159,18 +147,18 @@ impl<'a, T: Number> Buffers<'a, T> {
         via: &mut Via<'_, 'a>,
         streams: &'a [Stream],
     ) -> Result<()> {
-        let (rank, form, root) = (via.rank(), collective.forms[via.rank()], collective.root);
+        let (rank, root) = (via.rank(), collective.root);
         let stream = &streams[collective.streams[rank]];
         let op: Reduction<'a, T> = match collective.operator {
             Operator::Op(op) => op.into(),
             Operator::PreMul => T::of_factor(factor.expect("a factor")).into(),
         };
         match (collective.what, &collective.layout) {
-            (What::AllReduce, _) => call!(via, all_reduce(self.both(form), op, stream)),
-            (What::Reduce, _) => call!(via, reduce(self.into_to_root(form), op, root, stream)),
-            (What::ReduceScatter, _) => call!(via, reduce_scatter(self.both(form), op, stream)),
+            (What::AllReduce, _) => call!(via, all_reduce(self.buffers(collective, rank), op, stream)),
+            (What::Reduce, _) => call!(via, reduce(self.buffers(collective, rank), op, root, stream)),
+            (What::ReduceScatter, _) => call!(via, reduce_scatter(self.buffers(collective, rank), op, stream)),
             (What::ReduceScatterV, Layout::Parts(parts)) => {
-                call!(via, reduce_scatter_v(self.both(form), parts.as_layout(), op, stream))
+                call!(via, reduce_scatter_v(self.buffers(collective, rank), parts.as_layout(), op, stream))
             }
             (what, layout) => panic!("{what:?} of {layout:?}"),
         }

@@ -73,7 +73,7 @@ impl<'c> Rank<'c> {
         let (stream, counts) = (Stream::new(comm.device())?, vec![1; comm.size()]);
         let send = DeviceBuffer::<u8>::zeroed(&stream, comm.size())?;
         let mut recv = DeviceBuffer::<u8>::zeroed(&stream, comm.size())?;
-        comm.all_to_all_v(&send, &counts, &mut recv, &counts, &stream)?;
+        comm.all_to_all_v((&send, &mut recv), &counts, &counts, &stream)?;
         stream.synchronize()
     }
 

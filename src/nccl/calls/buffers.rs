@@ -1,8 +1,9 @@
 //! The buffers of a call without the type of their elements, so that each operation is compiled once and not for each type.
 
-use super::io::{FromRoot, SendRecv, ToRoot};
+use super::forms::Buffers;
 use crate::cuda::{Region, Slice, SliceMut};
 use crate::element::{self, Element, ElementKind};
+use crate::error::{Error, Result};
 use crate::nccl::validate::element_type::Type;
 
 /// The type of the elements of a buffer.
@@ -47,24 +48,30 @@ impl<'a, T: Element> From<SliceMut<'a, T>> for Buffer<'a> {
     }
 }
 
-/// What every rank sends and receives: see [`SendRecv`].
+/// What every rank sends and receives: see [`AllRanks`](super::forms::AllRanks).
 #[derive(Clone, Copy)]
 pub(crate) enum Everywhere<'a> {
     OutOfPlace { send: Buffer<'a>, recv: Buffer<'a> },
     InPlace(Buffer<'a>),
 }
 
-impl<'a, T: Element> From<SendRecv<'a, T>> for Everywhere<'a> {
+impl<'a> Everywhere<'a> {
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a rank only sends or only receives.
     #[inline]
-    fn from(io: SendRecv<'a, T>) -> Self {
-        match io {
-            SendRecv::OutOfPlace { send, recv } => Self::OutOfPlace { send: send.into(), recv: recv.into() },
-            SendRecv::InPlace(buffer) => Self::InPlace(buffer.into()),
-        }
+    pub(crate) fn new<T: Element>(operation: &'static str, io: Buffers<'a, T>) -> Result<Self> {
+        Ok(match io {
+            Buffers::OutOfPlace { send, recv } => Self::OutOfPlace { send: send.into(), recv: recv.into() },
+            Buffers::InPlace(buffer) => Self::InPlace(buffer.into()),
+            Buffers::SendOnly(_) => {
+                return Err(refused(operation, "(send, recv) or InPlace(buffer)", "SendOnly(send)"));
+            }
+            Buffers::RecvOnly(_) => {
+                return Err(refused(operation, "(send, recv) or InPlace(buffer)", "RecvOnly(recv)"));
+            }
+        })
     }
-}
 
-impl Everywhere<'_> {
     /// The type of what is sent, which is that of what is received.
     pub(crate) fn elements(&self) -> Elements {
         let (Self::OutOfPlace { send: buffer, .. } | Self::InPlace(buffer)) = self;
@@ -72,7 +79,7 @@ impl Everywhere<'_> {
     }
 }
 
-/// What flows to a root or from one: see [`ToRoot`] and [`FromRoot`].
+/// What flows to a root or from one: see [`ToRoot`](super::forms::ToRoot) and [`FromRoot`](super::forms::FromRoot).
 #[derive(Clone, Copy)]
 pub(crate) enum Rooted<'a> {
     OutOfPlace {
@@ -84,32 +91,65 @@ pub(crate) enum Rooted<'a> {
     Other(Buffer<'a>),
 }
 
-impl<'a, T: Element> From<ToRoot<'a, T>> for Rooted<'a> {
+impl<'a> Rooted<'a> {
+    /// What flows to a root.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a rank only receives.
     #[inline]
-    fn from(io: ToRoot<'a, T>) -> Self {
-        match io {
-            ToRoot::OutOfPlace { send, recv } => Self::OutOfPlace { send: send.into(), recv: recv.into() },
-            ToRoot::InPlace(buffer) => Self::InPlace(buffer.into()),
-            ToRoot::SendOnly(send) => Self::Other(send.into()),
-        }
+    pub(crate) fn to<T: Element>(operation: &'static str, io: Buffers<'a, T>) -> Result<Self> {
+        Ok(match io {
+            Buffers::OutOfPlace { send, recv } => Self::OutOfPlace { send: send.into(), recv: recv.into() },
+            Buffers::InPlace(buffer) => Self::InPlace(buffer.into()),
+            Buffers::SendOnly(send) => Self::Other(send.into()),
+            Buffers::RecvOnly(_) => {
+                return Err(refused(operation, "(send, recv), InPlace(buffer) or SendOnly(send)", "RecvOnly(recv)"));
+            }
+        })
     }
-}
 
-impl<'a, T: Element> From<FromRoot<'a, T>> for Rooted<'a> {
+    /// What flows from a root.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a rank only sends.
     #[inline]
-    fn from(io: FromRoot<'a, T>) -> Self {
-        match io {
-            FromRoot::OutOfPlace { send, recv } => Self::OutOfPlace { send: send.into(), recv: recv.into() },
-            FromRoot::InPlace(buffer) => Self::InPlace(buffer.into()),
-            FromRoot::RecvOnly(recv) => Self::Other(recv.into()),
-        }
+    pub(crate) fn from<T: Element>(operation: &'static str, io: Buffers<'a, T>) -> Result<Self> {
+        Ok(match io {
+            Buffers::OutOfPlace { send, recv } => Self::OutOfPlace { send: send.into(), recv: recv.into() },
+            Buffers::InPlace(buffer) => Self::InPlace(buffer.into()),
+            Buffers::RecvOnly(recv) => Self::Other(recv.into()),
+            Buffers::SendOnly(_) => {
+                return Err(refused(operation, "(send, recv), InPlace(buffer) or RecvOnly(recv)", "SendOnly(send)"));
+            }
+        })
     }
-}
 
-impl Rooted<'_> {
     /// The type of what is sent, which is that of what is received.
     pub(crate) fn elements(&self) -> Elements {
         let (Self::OutOfPlace { send: buffer, .. } | Self::InPlace(buffer) | Self::Other(buffer)) = self;
         buffer.elements
     }
+}
+
+/// What is sent to each rank, and where what each has sent arrives: see [`AllToAll`](super::forms::AllToAll).
+///
+/// # Errors
+/// [`Error::InvalidArgument`] unless both are there.
+#[inline]
+pub(crate) fn exchanged<'a, T: Element>(
+    operation: &'static str,
+    io: Buffers<'a, T>,
+) -> Result<(Buffer<'a>, Buffer<'a>)> {
+    let got = match io {
+        Buffers::OutOfPlace { send, recv } => return Ok((send.into(), recv.into())),
+        Buffers::InPlace(_) => "InPlace(buffer)",
+        Buffers::SendOnly(_) => "SendOnly(send)",
+        Buffers::RecvOnly(_) => "RecvOnly(recv)",
+    };
+    Err(refused(operation, "(send, recv)", got))
+}
+
+#[cold]
+fn refused(operation: &'static str, expected: &str, got: &str) -> Error {
+    Error::argument(operation, "form", expected, got)
 }

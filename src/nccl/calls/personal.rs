@@ -12,7 +12,11 @@ use super::site::Site;
 use crate::error::{Error, Result};
 
 /// Every rank sends part `r` of `send` to rank `r`, and receives into part `r` of `recv` what rank `r` sent it.
-pub(crate) fn all_to_all<'a>(site: Site<'a>, send: Buffer<'a>, recv: Buffer<'a>, calls: &mut Calls<'a>) -> Result<()> {
+pub(crate) fn all_to_all<'a>(
+    site: Site<'a>,
+    (send, recv): (Buffer<'a>, Buffer<'a>),
+    calls: &mut Calls<'a>,
+) -> Result<()> {
     let part = site.part("send", send.len)?;
     site.at_least("recv", send.len, recv.len)?;
     let of = send.elements;

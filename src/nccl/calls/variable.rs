@@ -4,8 +4,8 @@
 
 use super::buffers::{Buffer, Everywhere, Rooted};
 use super::call::Calls;
-use super::io::Layout;
 use super::kind::Kind;
+use super::layout::Layout;
 use super::mixed;
 use super::operator::Operator;
 use super::pieces::{part, recv_part, send_part};
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 
 pub(crate) fn all_to_all_v<'a>(
     site: Site<'a>,
-    (send, send_layout): (Buffer<'a>, Layout<'_>),
-    (recv, recv_layout): (Buffer<'a>, Layout<'_>),
+    (send, recv): (Buffer<'a>, Buffer<'a>),
+    (send_layout, recv_layout): (Layout<'_>, Layout<'_>),
     calls: &mut Calls<'a>,
 ) -> Result<()> {
     let size = site.comm.size;

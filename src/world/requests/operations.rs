@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::element::{ElementKind, Reduce, kind};
 use crate::error::Result;
-use crate::nccl::Group;
+use crate::nccl::{AllRanks, AllToAll, FromRoot, Group, ToRoot};
 use crate::world::answer::Answer;
 use crate::world::at::At;
-use crate::world::forms::{Exchanged, Form, OfAll, OfOne, OfRoot};
+use crate::world::forms::OwnedBuffers;
 use crate::world::memory::{Source, Target};
 use crate::world::parts::Parts;
 use crate::world::rank::Rank;
@@ -20,7 +20,7 @@ use crate::world::world::World;
 /// arguments as they are given, how they are kept, what comes back, and how the request is recorded.
 macro_rules! operations {
     ($(
-        $name:ident $request:ident<$form:ident: $bound:ident> of $element:ty $(where $reduce:ident)?,
+        $name:ident $request:ident<$form:ident: $bound:path> of $element:ty $(where $reduce:ident)?,
             ($($arg:ident: $given:ty => $kept:ty),*) -> $back:ty = $give:ident;
             |$this:ident, $at:ident, $group:ident| $record:expr;
     )*) => {
@@ -121,7 +121,10 @@ macro_rules! operations {
     // The parts of each rank are its own.
     (@wide all_to_all_v $($rest:tt)*) => {
         /// [`Rank::all_to_all_v`] of all ranks: of each the buffers, and how they are divided.
-        pub fn all_to_all_v<F: Exchanged, P: Into<Parts>>(&self, all: impl IntoIterator<Item = (F, P, P)>) -> Wide<F> {
+        pub fn all_to_all_v<F: OwnedBuffers<AllToAll>, P: Into<Parts>>(
+            &self,
+            all: impl IntoIterator<Item = (F, P, P)>,
+        ) -> Wide<F::Back> {
             self.submit(all.into_iter().map(|(form, send, recv)| all_to_all_v(form, send, recv)))
         }
     };
@@ -129,7 +132,7 @@ macro_rules! operations {
     (@wide send $($rest:tt)*) => {};
     (@wide recv $($rest:tt)*) => {};
     (
-        @wide $name:ident [$form:ident $bound:ident] [$($reduce:ident)?] $element:ty;
+        @wide $name:ident [$form:ident $bound:path] [$($reduce:ident)?] $element:ty;
         ($($arg:ident: $given:ty => $kept:ty),*) -> $back:ty; $request:ident
     ) => {
         #[doc = concat!("[`Rank::", stringify!($name), "`] of all ranks.")]
@@ -143,8 +146,8 @@ macro_rules! operations {
 }
 
 /// What comes back of a form.
-fn buffers<F: Form>(form: F) -> F::Buffers {
-    form.into_buffers()
+fn back<R, F: OwnedBuffers<R>>(form: F) -> F::Back {
+    form.into_back()
 }
 
 /// What comes back as it was given.
@@ -153,40 +156,37 @@ fn itself<B>(form: B) -> B {
 }
 
 operations! {
-    all_reduce AllReduce<F: OfAll> of <F as Form>::Element where Reduce,
-        (op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>) -> F::Buffers = buffers;
-        |this, at, group| group.all_reduce(at.communicator(), this.form.of_all(), this.op.at(at)?, at.stream());
+    all_reduce AllReduce<F: OwnedBuffers<AllRanks>> of <F as OwnedBuffers<AllRanks>>::Element where Reduce,
+        (op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>) -> F::Back = back;
+        |this, at, group| group.all_reduce(at.communicator(), this.form.buffers(), this.op.at(at)?, at.stream());
 
-    reduce ReduceTo<F: OfRoot> of <F as Form>::Element where Reduce,
-        (op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>, root: usize => usize) -> F::Buffers = buffers;
-        |this, at, group| group.reduce(at.communicator(), this.form.of_root(), this.op.at(at)?, this.root, at.stream());
+    reduce ReduceTo<F: OwnedBuffers<ToRoot>> of <F as OwnedBuffers<ToRoot>>::Element where Reduce,
+        (op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>, root: usize => usize) -> F::Back = back;
+        |this, at, group| group.reduce(at.communicator(), this.form.buffers(), this.op.at(at)?, this.root, at.stream());
 
-    broadcast Broadcast<F: OfOne> of <F as Form>::Element,
-        (root: usize => usize) -> F::Buffers = buffers;
-        |this, at, group| group.broadcast(at.communicator(), this.form.of_one(), this.root, at.stream());
+    broadcast Broadcast<F: OwnedBuffers<FromRoot>> of <F as OwnedBuffers<FromRoot>>::Element,
+        (root: usize => usize) -> F::Back = back;
+        |this, at, group| group.broadcast(at.communicator(), this.form.buffers(), this.root, at.stream());
 
-    all_gather AllGather<F: OfAll> of <F as Form>::Element,
-        () -> F::Buffers = buffers;
-        |this, at, group| group.all_gather(at.communicator(), this.form.of_all(), at.stream());
+    all_gather AllGather<F: OwnedBuffers<AllRanks>> of <F as OwnedBuffers<AllRanks>>::Element,
+        () -> F::Back = back;
+        |this, at, group| group.all_gather(at.communicator(), this.form.buffers(), at.stream());
 
-    reduce_scatter ReduceScatter<F: OfAll> of <F as Form>::Element where Reduce,
-        (op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>) -> F::Buffers = buffers;
-        |this, at, group| group.reduce_scatter(at.communicator(), this.form.of_all(), this.op.at(at)?, at.stream());
+    reduce_scatter ReduceScatter<F: OwnedBuffers<AllRanks>> of <F as OwnedBuffers<AllRanks>>::Element where Reduce,
+        (op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>) -> F::Back = back;
+        |this, at, group| group.reduce_scatter(at.communicator(), this.form.buffers(), this.op.at(at)?, at.stream());
 
-    all_to_all AllToAll<F: Exchanged> of <F as Exchanged>::Element,
-        () -> F = itself;
-        |this, at, group| {
-            let (send, recv) = this.form.both();
-            group.all_to_all(at.communicator(), send, recv, at.stream())
-        };
+    all_to_all AllToAllRequest<F: OwnedBuffers<AllToAll>> of <F as OwnedBuffers<AllToAll>>::Element,
+        () -> F::Back = back;
+        |this, at, group| group.all_to_all(at.communicator(), this.form.buffers(), at.stream());
 
-    gather Gather<F: OfRoot> of <F as Form>::Element,
-        (root: usize => usize) -> F::Buffers = buffers;
-        |this, at, group| group.gather(at.communicator(), this.form.of_root(), this.root, at.stream());
+    gather Gather<F: OwnedBuffers<ToRoot>> of <F as OwnedBuffers<ToRoot>>::Element,
+        (root: usize => usize) -> F::Back = back;
+        |this, at, group| group.gather(at.communicator(), this.form.buffers(), this.root, at.stream());
 
-    scatter Scatter<F: OfOne> of <F as Form>::Element,
-        (root: usize => usize) -> F::Buffers = buffers;
-        |this, at, group| group.scatter(at.communicator(), this.form.of_one(), this.root, at.stream());
+    scatter Scatter<F: OwnedBuffers<FromRoot>> of <F as OwnedBuffers<FromRoot>>::Element,
+        (root: usize => usize) -> F::Back = back;
+        |this, at, group| group.scatter(at.communicator(), this.form.buffers(), this.root, at.stream());
 
     send Message<B: Source> of <B as Source>::Element,
         (peer: usize => usize) -> B = itself;
@@ -196,33 +196,33 @@ operations! {
         (peer: usize => usize) -> B = itself;
         |this, at, group| group.recv(at.communicator(), this.form.target(), this.peer, at.stream());
 
-    all_to_all_v AllToAllV<F: Exchanged> of <F as Exchanged>::Element,
-        (send: impl Into<Parts> => Parts, recv: impl Into<Parts> => Parts) -> F = itself;
+    all_to_all_v AllToAllV<F: OwnedBuffers<AllToAll>> of <F as OwnedBuffers<AllToAll>>::Element,
+        (send: impl Into<Parts> => Parts, recv: impl Into<Parts> => Parts) -> F::Back = back;
         |this, at, group| {
-            let (send, recv) = this.form.both();
-            group.all_to_all_v(at.communicator(), send, this.send.layout(), recv, this.recv.layout(), at.stream())
+            let (send, recv) = (this.send.layout(), this.recv.layout());
+            group.all_to_all_v(at.communicator(), this.form.buffers(), send, recv, at.stream())
         };
 
-    all_gather_v AllGatherV<F: OfAll> of <F as Form>::Element,
-        (parts: impl Into<Parts> => Parts) -> F::Buffers = buffers;
-        |this, at, group| group.all_gather_v(at.communicator(), this.form.of_all(), this.parts.layout(), at.stream());
+    all_gather_v AllGatherV<F: OwnedBuffers<AllRanks>> of <F as OwnedBuffers<AllRanks>>::Element,
+        (parts: impl Into<Parts> => Parts) -> F::Back = back;
+        |this, at, group| group.all_gather_v(at.communicator(), this.form.buffers(), this.parts.layout(), at.stream());
 
-    reduce_scatter_v ReduceScatterV<F: OfAll> of <F as Form>::Element where Reduce,
-        (parts: impl Into<Parts> => Parts, op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>) -> F::Buffers = buffers;
+    reduce_scatter_v ReduceScatterV<F: OwnedBuffers<AllRanks>> of <F as OwnedBuffers<AllRanks>>::Element where Reduce,
+        (parts: impl Into<Parts> => Parts, op: impl Into<OwnedReduction<F::Element>> => OwnedReduction<F::Element>) -> F::Back = back;
         |this, at, group| {
             let op = this.op.at(at)?;
-            group.reduce_scatter_v(at.communicator(), this.form.of_all(), this.parts.layout(), op, at.stream())
+            group.reduce_scatter_v(at.communicator(), this.form.buffers(), this.parts.layout(), op, at.stream())
         };
 
-    gather_v GatherV<F: OfRoot> of <F as Form>::Element,
-        (parts: impl Into<Parts> => Parts, root: usize => usize) -> F::Buffers = buffers;
+    gather_v GatherV<F: OwnedBuffers<ToRoot>> of <F as OwnedBuffers<ToRoot>>::Element,
+        (parts: impl Into<Parts> => Parts, root: usize => usize) -> F::Back = back;
         |this, at, group| {
-            group.gather_v(at.communicator(), this.form.of_root(), this.parts.layout(), this.root, at.stream())
+            group.gather_v(at.communicator(), this.form.buffers(), this.parts.layout(), this.root, at.stream())
         };
 
-    scatter_v ScatterV<F: OfOne> of <F as Form>::Element,
-        (parts: impl Into<Parts> => Parts, root: usize => usize) -> F::Buffers = buffers;
+    scatter_v ScatterV<F: OwnedBuffers<FromRoot>> of <F as OwnedBuffers<FromRoot>>::Element,
+        (parts: impl Into<Parts> => Parts, root: usize => usize) -> F::Back = back;
         |this, at, group| {
-            group.scatter_v(at.communicator(), this.form.of_one(), this.parts.layout(), this.root, at.stream())
+            group.scatter_v(at.communicator(), this.form.buffers(), this.parts.layout(), this.root, at.stream())
         };
 }

@@ -37,6 +37,36 @@ mod factor_of_what_only_moves {
     }
 }
 
+mod form_of_another_role {
+    //! Only ranks that are not the root send or receive alone, and nobody exchanges in place.
+    use gpucomm::{Communicator, DeviceBuffer, InPlace, RecvOnly, ReduceOp, Result, SendOnly, Stream};
+
+    fn sends_only(comm: &Communicator, x: &DeviceBuffer<f32>, stream: &Stream) -> Result<()> {
+        comm.all_reduce(SendOnly(x), ReduceOp::Sum, stream)
+    }
+
+    fn receives_only(comm: &Communicator, x: &mut DeviceBuffer<f32>, stream: &Stream) -> Result<()> {
+        comm.gather(RecvOnly(x), 0, stream)
+    }
+
+    fn exchanges_in_place(comm: &Communicator, x: &mut DeviceBuffer<f32>, stream: &Stream) -> Result<()> {
+        comm.all_to_all(InPlace(x), stream)
+    }
+}
+
+mod forms_are_sealed {
+    //! Nobody else makes a form.
+    use gpucomm::nccl::{AllRanks, Buffers, IntoBuffers};
+
+    struct Mine;
+
+    impl<'a> IntoBuffers<'a, f32, AllRanks> for Mine {
+        fn into_buffers(self) -> Buffers<'a, f32> {
+            unimplemented!()
+        }
+    }
+}
+
 mod in_place_with_shared_reference {
     //! In place writes, so that it needs a mutable borrow.
     use gpucomm::{Communicator, DeviceBuffer, InPlace, ReduceOp, Result, Stream};

@@ -161,6 +161,16 @@ mod request_of_two_types {
     }
 }
 
+mod request_that_exchanges_in_place {
+    //! NCCL has no all_to_all in place.
+    use gpucomm::world::Rank;
+    use gpucomm::{DeviceBuffer, InPlace};
+
+    fn turn(rank: &Rank, x: DeviceBuffer<f32>) {
+        let _ = rank.all_to_all(InPlace(x));
+    }
+}
+
 mod request_writes_what_is_shared {
     //! What several have is only read.
     use std::sync::Arc;

@@ -167,7 +167,7 @@ impl Rig {
             })?;
             let counts = vec![1; comm.size()];
             let z = DeviceBuffer::<u8>::zeroed(stream, comm.size())?;
-            comm.all_to_all_v(&z, &counts, &mut y, &counts, stream)?;
+            comm.all_to_all_v((&z, &mut y), &counts, &counts, stream)?;
             stream.synchronize()
         });
     }

@@ -82,13 +82,12 @@ macro_rules! collective {
             }
             Operation::Scatter => $on.scatter($($comm,)? RecvOnly(recv.slice_mut(base..base + r)), root, stream),
             Operation::AllToAll => {
-                $on.all_to_all($($comm,)? send.slice(base..base + s), recv.slice_mut(base..base + r), stream)
+                $on.all_to_all($($comm,)? (send.slice(base..base + s), recv.slice_mut(base..base + r)), stream)
             }
             Operation::AllToAllV => $on.all_to_all_v(
                 $($comm,)?
-                send.slice(base..base + s),
+                (send.slice(base..base + s), recv.slice_mut(base..base + r)),
                 Layout::from(counts.0),
-                recv.slice_mut(base..base + r),
                 Layout::from(counts.1),
                 stream,
             ),
