@@ -222,7 +222,7 @@ fn errors_name_both_communicators() {
                 assert_argument(refused, "all_reduce", "memory of communicator \"tp\"", got);
                 let factor = other.pre_mul_sum(2.0f32)?;
                 let mut y = DeviceBuffer::from_slice(&stream, &[1.0f32; 8])?;
-                let refused = comm.all_reduce(InPlace(&mut y), ReduceOp::PreMul(&factor), &stream);
+                let refused = comm.all_reduce(InPlace(&mut y), &factor, &stream);
                 let got = "one of communicator \"it's a \\\"world\\\"\"";
                 assert_argument(refused, "all_reduce", "a PreMulSum of communicator \"tp\"", got);
                 Ok(())
@@ -241,7 +241,7 @@ fn errors_name_both_ranks() {
             let factor = clique.rank(0).pre_mul_sum(2.0f32).unwrap();
             let stream = Stream::new(clique.rank(1).device()).unwrap();
             let mut x = DeviceBuffer::from_slice(&stream, &[1.0f32; 8]).unwrap();
-            let refused = clique.rank(1).all_reduce(InPlace(&mut x), ReduceOp::PreMul(&factor), &stream);
+            let refused = clique.rank(1).all_reduce(InPlace(&mut x), &factor, &stream);
             let expected = "a PreMulSum of rank 1 of communicator \"tp\"";
             assert_argument(refused, "all_reduce", expected, "one of its rank 0");
         }
