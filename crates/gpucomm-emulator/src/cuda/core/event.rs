@@ -89,7 +89,8 @@ impl Event {
             Some(Record::Live { ticket, .. }) if !ticket.done() => Err(cudaError::cudaErrorNotReady),
             Some(Record::Live { ticket, .. }) => {
                 ticket.see();
-                Ok(())
+                // Work may have failed since the device was looked at, and all that came after it counts as done.
+                self.device.check()
             }
             _ => Ok(()),
         }
