@@ -77,6 +77,8 @@ mod groups;
 mod grow;
 #[cfg(nccl_ge_2_29)]
 mod grow_ends;
+#[cfg(nccl_ge_2_29)]
+mod grow_waits;
 mod handover;
 mod ids;
 mod kept_streams;

@@ -25,6 +25,10 @@ use crate::nccl::validate::over_exchange::this_rank::OverExchange;
 use crate::nccl::validate::split::{self, Terms};
 use crate::version;
 
+/// The ranks for which one id is enough.
+#[cfg(nccl_ge_2_23_4)]
+const RANKS_PER_ID: usize = if cfg!(test) { 2 } else { 256 };
+
 /// The settings that all ranks must have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Settings {
@@ -106,11 +110,12 @@ pub(crate) fn one_rank(
     let exchange = exchange.with_timeout(options.timeout);
     let own = ready.and_then(|()| settings(operation, options)).and_then(|own| {
         let threads = Threads::start(operation, device, own.is_checked)?;
-        let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
+        let makes_id = makes_id(exchange.rank(), exchange.size(), ids(operation, exchange.size()));
+        let id = if makes_id { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
         Ok((threads, RankDevice::of(device).encode(own.encode().bytes(&id)).0))
     });
     let (threads, gathered) = exchange.gather_ready(operation, own)?;
-    let (mut id, mut rank_devices) = (None, Vec::new());
+    let (mut ids, mut rank_devices) = (Vec::new(), Vec::new());
     let mut first = None;
     for (rank, bytes) in gathered.iter().enumerate() {
         let mut reader = Reader(bytes);
@@ -118,7 +123,7 @@ pub(crate) fn one_rank(
         let read = read.and_then(|(settings, id)| Some((settings, id, RankDevice::decode(&mut reader)?)));
         let (settings, bytes, rank_device) = read.ok_or_else(|| unreadable(operation, rank, bytes.len()))?;
         rank_devices.push(rank_device);
-        id = id.or_else(|| Some(UniqueId::from_bytes(bytes.try_into().ok()?)));
+        ids.extend(bytes.try_into().ok().map(UniqueId::from_bytes));
         let expected = first.get_or_insert_with(|| settings.clone());
         if *expected != settings {
             let (expected, got) = (expected.against(&settings), settings.against(expected));
@@ -128,8 +133,28 @@ pub(crate) fn one_rank(
     if let Some(reason) = rank_device::shared(&rank_devices) {
         return Err(Error::InvalidUsage { operation, reason });
     }
-    let id = id.ok_or_else(|| unreadable(operation, 0, 0))?;
-    Ok((begin(operation, device, &exchange, &id, options, threads)?, id))
+    let id = *ids.first().ok_or_else(|| unreadable(operation, 0, 0))?;
+    Ok((begin(operation, device, &exchange, ids, options, threads)?, id))
+}
+
+/// How many ids the ranks start with. Each id has a process that answers for it, and one process is
+/// slow for many ranks.
+#[cfg(nccl_ge_2_23_4)]
+fn ids(operation: &'static str, size: usize) -> usize {
+    let has = version::needs(operation, version::Version::new(2, 23, 4));
+    let can = has.and_then(|()| environment::check_ids(operation)).is_ok();
+    if can { size.div_ceil(RANKS_PER_ID) } else { 1 }
+}
+
+#[cfg(not(nccl_ge_2_23_4))]
+fn ids(_operation: &'static str, _size: usize) -> usize {
+    1
+}
+
+/// Whether `rank` makes one of so many ids: the first rank of each group, as NCCL divides the ranks among the ids.
+fn makes_id(rank: usize, size: usize, ids: usize) -> bool {
+    let (each, more) = (size / ids, size % ids);
+    (0..ids).any(|id| id * each + id.min(more) == rank)
 }
 
 /// Starts it with an id that all ranks have, after they have agreed whether the communicator is
@@ -142,24 +167,25 @@ pub(crate) fn with_id(
     options: &InitOptions,
     is_checked: bool,
 ) -> Result<Arc<Inner>> {
-    begin(operation, device, exchange, id, options, Threads::start(operation, device, is_checked)?)
+    begin(operation, device, exchange, vec![*id], options, Threads::start(operation, device, is_checked)?)
 }
 
 fn begin(
     operation: &'static str,
     device: Device,
     exchange: &Exchange,
-    id: &UniqueId,
+    ids: Vec<UniqueId>,
     options: &InitOptions,
     threads: Threads,
 ) -> Result<Arc<Inner>> {
-    // Named by the id: in a start that failed before, not all ranks may have come here.
-    let listener = threads.listener(exchange, id.as_bytes(), true)?;
+    // Named by the first id: in a start that failed before, not all ranks may have come here.
+    let name = ids.first().map_or([0; UniqueId::BYTES], |id| *id.as_bytes());
+    let listener = threads.listener(exchange, &name, true)?;
     let Threads { helper, departures, .. } = threads;
     let options = options.clone().with_checked(false);
     let (size, rank) = (exchange.size(), exchange.rank());
-    let begin = || start::begin_rank(operation, device, size, vec![*id], rank, &options, Some(helper));
-    let inner = wait(operation, exchange, (departures, id.as_bytes()), begin)?;
+    let begin = || start::begin_rank(operation, device, size, ids, rank, &options, Some(helper));
+    let inner = wait(operation, exchange, (departures, &name), begin)?;
     listener.into_iter().for_each(|listener| listener.listen(&inner));
     Ok(inner)
 }
@@ -215,4 +241,35 @@ pub(crate) fn unless_gone<R>(
 fn unreadable(operation: &'static str, rank: usize, len: usize) -> Error {
     let reason = format!("expected what it starts with, got {len} bytes that are something else");
     Error::Exchange { operation, key: format!("rank {rank}"), reason }
+}
+
+#[cfg(all(test, gpucomm_emulator))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::exchange::Threads as Place;
+
+    /// The ids are made by the ranks that NCCL lets answer for them, and the ranks come together by all of them.
+    #[test]
+    fn ranks_start_by_several_ids() {
+        for (size, ids, makers) in [(5, 2, vec![0, 3]), (6, 3, vec![0, 2, 4]), (7, 3, vec![0, 3, 5]), (4, 1, vec![0])] {
+            let found: Vec<_> = (0..size).filter(|rank| makes_id(*rank, size, ids)).collect();
+            assert_eq!(found, makers);
+        }
+        let devices = Device::all().unwrap();
+        let size = devices.len();
+        assert!(size > RANKS_PER_ID, "{size} devices");
+        let place = Place::new(size);
+        let start = |rank: usize| {
+            let exchange = Exchange::join(place.store(rank).unwrap()).unwrap();
+            assert_eq!(ids("test", size), size.div_ceil(RANKS_PER_ID));
+            one_rank("test", devices[rank], &exchange, &InitOptions::default(), Ok(())).map(drop)
+        };
+        thread::scope(|scope| {
+            let start = &start;
+            let ranks: Vec<_> = (0..size).map(|rank| scope.spawn(move || start(rank))).collect();
+            ranks.into_iter().for_each(|rank| rank.join().unwrap().unwrap());
+        });
+    }
 }
