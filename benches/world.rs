@@ -13,7 +13,11 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::Exchange;
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{At, Blocking, Lane, Rank, Request, World, WorldOptions, requests};
+use gpucomm::world::{
+    Lane, Rank, World, WorldOptions,
+    completion::Blocking,
+    requests::{self, At, Request},
+};
 use gpucomm::{Clique, Communicator, Device, DeviceBuffer, InPlace, Launch, ReduceOp, Result, Stream};
 
 fn number(name: &str, default: usize) -> usize {

@@ -254,7 +254,7 @@ fn told_already<B>(operation: &'static str) -> Failed<B> {
 ///
 /// Dropping it cancels the request where it has not begun. Where it has, it goes on, and its buffers are dropped when the device is done with
 /// them. A collective that is cancelled on one rank is missed by the others, as if this rank did not come: cancel those of all ranks, as
-/// [`Wide`](super::Wide) does. Where others are in other processes, that is what their [safety](super::World::from_launch) needs, unless they are
+/// [`WideAnswer`](super::WideAnswer) does. Where others are in other processes, that is what their [safety](super::World::from_launch) needs, unless they are
 /// checked. In a [lane](super::Lane) one that is cancelled keeps its place in the queue until its turn comes.
 ///
 /// ```

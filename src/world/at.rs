@@ -6,7 +6,7 @@ use crate::cuda::{Device, Stream};
 use crate::error::Result;
 use crate::nccl::{Communicator, Group, rehearse, together};
 
-/// Where a request is enqueued: the communicator of the rank and its stream; see [`Request`](super::Request).
+/// Where a request is enqueued: the communicator of the rank and its stream; see [`Request`](super::requests::Request).
 #[derive(Debug, Clone, Copy)]
 pub struct At<'a> {
     communicator: &'a Arc<Communicator>,

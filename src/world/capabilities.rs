@@ -2,7 +2,7 @@
 
 use super::at::At;
 use super::request::Request;
-use super::wide::Wide;
+use super::wide::WideAnswer;
 use super::world::World;
 use crate::cuda::Device;
 use crate::cuda::multicast::Multicast;
@@ -101,7 +101,7 @@ impl World {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn capabilities(&self) -> Wide<Result<Capabilities>> {
+    pub fn capabilities(&self) -> WideAnswer<Result<Capabilities>> {
         self.submit(self.ranks().iter().map(|_| Ask::default()))
     }
 }

@@ -61,7 +61,7 @@ pub struct Failed<B> {
     /// The same in a word.
     pub reason: Reason,
     /// What the request owned. `None` if the thread of the rank is stuck with it, in NCCL or in a request of the user's own, in spite of an
-    /// abort, and if [`Request::into_back`](super::Request::into_back) has panicked.
+    /// abort, and if [`Request::into_back`](super::requests::Request::into_back) has panicked.
     pub buffers: Option<B>,
 }
 

@@ -1,4 +1,7 @@
-//! The health of a world, and those that watch it.
+//! The state of a world: whether it is up, why it is down, what it has done and what it can do.
+
+pub use super::capabilities::Capabilities;
+pub use super::counters::Metrics;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -179,7 +182,7 @@ impl HealthState {
 ///
 /// ```
 /// use gpucomm::Device;
-/// use gpucomm::world::{Phase, World};
+/// use gpucomm::world::{World, health::Phase};
 /// use std::time::Duration;
 ///
 /// # fn main() -> gpucomm::Result<()> {

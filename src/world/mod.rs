@@ -36,10 +36,10 @@
 //! | [`send`](requests::send), [`recv`](requests::recv) | a buffer |
 //! | [`barrier`](requests::barrier) | |
 //! | a tuple of requests, or a list | a group: they start together |
-//! | what implements [`Request`] | its own |
+//! | what implements [`Request`](requests::Request) | its own |
 //!
-//! Each has a method of [`Rank`], such as [`Rank::all_reduce`], and one of [`World`] for all ranks at once. A buffer is what implements [`Source`] and, where it is written,
-//! [`Target`]: a [`DeviceBuffer`](crate::DeviceBuffer), a [`Part`] of one, a [`CommBuffer`](crate::CommBuffer) that keeps its communicator, an `Arc` that is only read.
+//! Each has a method of [`Rank`], such as [`Rank::all_reduce`], and one of [`World`] for all ranks at once. A buffer is what implements [`Source`](requests::Source) and, where it is written,
+//! [`Target`](requests::Target): a [`DeviceBuffer`](crate::DeviceBuffer), a [`Part`] of one, a [`CommBuffer`](crate::CommBuffer) that keeps its communicator, an `Arc` that is only read.
 //! A reduction takes a [`ReduceOp`](crate::ReduceOp) or a [`PreMul`].
 //!
 //! A request is checked by the thread that submits it, and refused before anything is submitted where it is wrong: [`Failed`] says why, in
@@ -75,7 +75,7 @@
 //! What a rank does with a request is up to it; of what memory it is, to whoever makes it:
 //! ```
 //! use gpucomm::nccl::{AllRanks, Group};
-//! use gpucomm::world::{At, OwnedBuffers, Request, Source, Target, World, requests};
+//! use gpucomm::world::{World, requests::{self, At, OwnedBuffers, Request, Source, Target}};
 //! use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
 //!
 //! /// The largest of the elements of all ranks, and their sums, of whatever memory; what rank 0 has of either goes to all.
@@ -132,7 +132,7 @@
 //!
 //! # Answers
 //!
-//! An answer comes when the result is there. How that is found out is a [`Completion`]: [`Polling`], [`HostCallback`], [`Blocking`] or one of your own, chosen
+//! An answer comes when the result is there. How that is found out is a [`Completion`](completion::Completion): [`Polling`](completion::Polling), [`HostCallback`](completion::HostCallback), [`Blocking`](completion::Blocking) or one of your own, chosen
 //! for the world or for a request. With [`Rank::submit_in_order`] it comes when the request is enqueued, with an event to wait for on other streams.
 //! An [`Answer`] that is dropped cancels what has not begun.
 //!
@@ -142,7 +142,7 @@
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //! use gpucomm::Device;
-//! use gpucomm::world::{Completion, InFlight, World, WorldOptions, requests};
+//! use gpucomm::world::{World, WorldOptions, completion::{Completion, InFlight}, requests};
 //!
 //! /// Looks at once where there is little time, and is told by the device else.
 //! #[derive(Debug)]
@@ -182,7 +182,7 @@
 //! How requests are submitted, by whom they are awaited, and for all ranks at once:
 //!
 //! ```
-//! use gpucomm::world::{Health, Lane, Overflow, World};
+//! use gpucomm::world::{Lane, Overflow, World, health::Health};
 //! use gpucomm::{Device, DeviceBuffer, ReduceOp, Result, Stream};
 //! use std::time::Duration;
 //!
@@ -211,7 +211,7 @@
 //!     assert_eq!(sums.to_vec(&Stream::new(sums.device())?)?, [size as u32]);
 //!     // A task may await what becomes of the world.
 //!     let mut watch = world.watch();
-//!     async fn next(watch: &mut gpucomm::world::HealthWatch) -> Health {
+//!     async fn next(watch: &mut gpucomm::world::health::HealthWatch) -> Health {
 //!         watch.changed().await
 //!     }
 //!     let change = next(&mut watch);
@@ -236,9 +236,9 @@
 //!
 //! | user code | where it runs | while it blocks |
 //! |---|---|---|
-//! | [`Request::check`], [`device`](Request::device), [`operation`](Request::operation) | the thread that submits | that thread waits |
-//! | [`Request::enqueue`], [`record`](Request::record), [`Completion::watch`] | the thread of the rank | later requests of the rank do not begin, and fail at their deadlines |
-//! | [`Request::into_back`] | the thread that takes the answer | that thread waits |
+//! | [`Request::check`](requests::Request::check), [`device`](requests::Request::device), [`operation`](requests::Request::operation) | the thread that submits | that thread waits |
+//! | [`Request::enqueue`](requests::Request::enqueue), [`record`](requests::Request::record), [`Completion::watch`](completion::Completion::watch) | the thread of the rank | later requests of the rank do not begin, and fail at their deadlines |
+//! | [`Request::into_back`](requests::Request::into_back) | the thread that takes the answer | that thread waits |
 //! | wakers, destructors of requests and completions that nobody holds any more | threads of the process for such calls | the call gets another thread |
 //!
 //! A world that is dropped, closed or rebuilt by the thread of a rank waits for that thread, and gives up after its grace.
@@ -249,7 +249,7 @@
 mod answer;
 mod at;
 mod capabilities;
-mod completion;
+pub mod completion;
 mod core;
 mod counters;
 mod end;
@@ -257,7 +257,7 @@ mod failure_reason;
 mod forked;
 mod forms;
 mod guarded;
-mod health;
+pub mod health;
 mod in_order;
 mod lane;
 mod listen;
@@ -286,21 +286,11 @@ mod wide;
 mod world;
 
 pub use answer::Answer;
-pub use at::At;
-pub use capabilities::Capabilities;
-pub use completion::{Bell, Blocking, Completion, HostCallback, InFlight, Polling};
-pub use counters::Metrics;
 pub use failure_reason::{Failed, Reason};
-pub use forms::OwnedBuffers;
-pub use health::{Changed, Health, HealthWatch, Phase};
-pub use in_order::Enqueued;
 pub use lane::Lane;
-pub use memory::{Part, Source, Target};
+pub use memory::Part;
 pub use options::{Members, Overflow, Rebuild, WhileDown, WorldOptions};
-pub use parts::Parts;
 pub use rank::Rank;
-pub use reduction::{OwnedReduction, PreMul};
-pub use request::Request;
-pub use room::{Permit, Room};
-pub use wide::Wide;
+pub use reduction::PreMul;
+pub use wide::WideAnswer;
 pub use world::World;

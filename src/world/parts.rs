@@ -5,7 +5,7 @@ use crate::nccl::Layout;
 /// How a buffer is divided among the ranks: [`Layout`], owned. Made of counts, or of counts and offsets.
 ///
 /// ```
-/// use gpucomm::world::Parts;
+/// use gpucomm::world::requests::Parts;
 ///
 /// // Two elements for rank 0, three for rank 1; packed, and with a gap between them.
 /// let (packed, apart) = (Parts::from([2, 3]), Parts::from((vec![2, 3], vec![0, 5])));

@@ -31,7 +31,7 @@ use crate::nccl::Name;
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use gpucomm::world::{HostCallback, World, requests};
+/// use gpucomm::world::{World, completion::HostCallback, requests};
 /// use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 ///
 /// # fn main() -> gpucomm::Result<()> {

@@ -36,7 +36,7 @@ pub struct PreMul<T>(pub T);
 ///
 /// ```
 /// use gpucomm::ReduceOp;
-/// use gpucomm::world::{OwnedReduction, PreMul};
+/// use gpucomm::world::{PreMul, requests::OwnedReduction};
 ///
 /// fn loss_reduction(factor: Option<f32>) -> OwnedReduction<f32> {
 ///     factor.map_or(ReduceOp::Avg.into(), |factor| PreMul(factor).into())

@@ -11,7 +11,7 @@ use crate::nccl::Group;
 ///
 /// ```
 /// use gpucomm::nccl::Group;
-/// use gpucomm::world::{At, Request, World};
+/// use gpucomm::world::{World, requests::{At, Request}};
 /// use gpucomm::{Device, DeviceBuffer, ElementKind, InPlace, ReduceOp, Result, Stream};
 ///
 /// /// The mean of what the ranks have, of which the first is told to all again.

@@ -22,9 +22,9 @@ use crate::error::{Error, Result};
 
 /// The answers of all ranks of this process, as one: in their order, or the first failure, with the buffers of all.
 ///
-/// Dropping it, or [`Wide::cancel`], cancels the request on all of them, or on none.
+/// Dropping it, or [`WideAnswer::cancel`], cancels the request on all of them, or on none.
 #[must_use = "dropped, the request is cancelled"]
-pub struct Wide<B> {
+pub struct WideAnswer<B> {
     answers: Vec<Slot<B>>,
 }
 
@@ -38,14 +38,14 @@ enum Slot<B> {
 /// What comes back of all ranks, of which some may be missing.
 type Left<B> = Vec<Option<B>>;
 
-impl<B> fmt::Debug for Wide<B> {
+impl<B> fmt::Debug for WideAnswer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wide").field("ranks", &self.answers.len()).finish_non_exhaustive()
+        f.debug_struct("WideAnswer").field("ranks", &self.answers.len()).finish_non_exhaustive()
     }
 }
 
 /// Submits requests through ranks that a caller has chosen, which are of the world of `core`.
-pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: Vec<R>) -> Wide<R::Back> {
+pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: Vec<R>) -> WideAnswer<R::Back> {
     if let Some((at, rank)) = ranks.iter().enumerate().find(|(_, rank)| !rank.is_of(core)) {
         let operation = requests.first().map_or(SUBMIT, Request::operation);
         let (own, other) = (&core.name, rank.world_name());
@@ -60,7 +60,7 @@ pub(super) fn submit_through<R: Request>(core: &Core, ranks: &[Rank], requests: 
 }
 
 /// Submits one request to each of these ranks, which are all that this process has, or to none.
-pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R::Back> {
+pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> WideAnswer<R::Back> {
     let submitted = Instant::now();
     let operation = requests.first().map_or(SUBMIT, Request::operation);
     if let Err(error) = refuse_in_child(operation, "CUDA") {
@@ -96,21 +96,21 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> Wide<R::Ba
     // Whoever is told of it may run what it likes.
     drop(places);
     let answers = ranks.iter().zip(&all).zip(puts).map(|((rank, one), put)| Slot::Waits(rank.handed_in(one, put)));
-    Wide { answers: answers.collect() }
+    WideAnswer { answers: answers.collect() }
 }
 
 /// All of them were refused.
-fn refused<R: Request>(ranks: &[Rank], requests: Vec<R>, reason: Reason, error: &Error) -> Wide<R::Back> {
+fn refused<R: Request>(ranks: &[Rank], requests: Vec<R>, reason: Reason, error: &Error) -> WideAnswer<R::Back> {
     ranks.iter().zip(&requests).for_each(|(rank, _)| rank.count_refused());
     let of = |request: R| Slot::Has(Err(Failed::new(reason, error.clone(), guarded(|| request.into_back()))));
     let mut answers: Vec<_> = requests.into_iter().map(of).collect();
     if answers.is_empty() {
         answers.push(Slot::Has(Err(Failed::new(reason, error.clone(), None))));
     }
-    Wide { answers }
+    WideAnswer { answers }
 }
 
-impl<B> Wide<B> {
+impl<B> WideAnswer<B> {
     /// Cancels the request on all ranks, unless one has begun; whether it was cancelled.
     ///
     /// ```
@@ -194,9 +194,9 @@ impl<B> Wide<B> {
     }
 }
 
-impl<B> Unpin for Wide<B> {}
+impl<B> Unpin for WideAnswer<B> {}
 
-impl<B> Future for Wide<B> {
+impl<B> Future for WideAnswer<B> {
     type Output = Result<Vec<B>, Failed<Left<B>>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -13,7 +13,7 @@ use super::options::{Members, WorldOptions};
 use super::rank::Rank;
 use super::rebuild;
 use super::request::Request;
-use super::wide::{self, Wide};
+use super::wide::{self, WideAnswer};
 use crate::cuda::{Device, is_forked, refuse_in_child};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -247,7 +247,7 @@ impl World {
 
     /// Submits a request to each rank of this process, in their order, or to none where one of them is wrong. All ranks take the requests of
     /// all who do this in the same order.
-    pub fn submit<R: Request>(&self, requests: impl IntoIterator<Item = R>) -> Wide<R::Back> {
+    pub fn submit<R: Request>(&self, requests: impl IntoIterator<Item = R>) -> WideAnswer<R::Back> {
         wide::submit(&self.ranks(), requests.into_iter().collect())
     }
 
@@ -265,7 +265,11 @@ impl World {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn submit_through<R: Request>(&self, ranks: &[Rank], requests: impl IntoIterator<Item = R>) -> Wide<R::Back> {
+    pub fn submit_through<R: Request>(
+        &self,
+        ranks: &[Rank],
+        requests: impl IntoIterator<Item = R>,
+    ) -> WideAnswer<R::Back> {
         wide::submit_through(&self.core, ranks, requests.into_iter().collect())
     }
 
@@ -273,7 +277,7 @@ impl World {
     ///
     /// ```
     /// # use gpucomm::Device;
-    /// # use gpucomm::world::{Phase, World};
+    /// # use gpucomm::world::{World, health::Phase};
     /// # fn main() -> gpucomm::Result<()> {
     /// let world = World::new(&Device::all()?)?;
     /// assert_eq!((world.health().generation, world.health().phase), (1, Phase::Up));

@@ -19,6 +19,7 @@ mod bad_input;
 mod bad_usage;
 mod barriers;
 mod beside;
+mod bounds;
 mod buckets;
 mod buffers;
 #[cfg(nccl_ge_2_31)]

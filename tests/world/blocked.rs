@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Store, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    At, Completion, HostCallback, InFlight, Members, Polling, Reason, Request, WhileDown, World, WorldOptions, requests,
+    Members, Reason, WhileDown, World, WorldOptions,
+    completion::{Completion, HostCallback, InFlight, Polling},
+    requests::{self, At, Request},
 };
 use gpucomm::{Device, Result, Stream};
 
@@ -408,7 +410,7 @@ fn room_that_is_given_up() {
     let (let_go, held) = hold(&rank);
     let waits = rank.submit(requests::barrier());
     let [dropped, kept] = [(); 2].map(|()| Arc::new(Nothing));
-    let poll = |room: &mut std::pin::Pin<Box<gpucomm::world::Room<'_>>>, waker: &Arc<Nothing>| {
+    let poll = |room: &mut std::pin::Pin<Box<gpucomm::world::requests::Room<'_>>>, waker: &Arc<Nothing>| {
         let waker = Waker::from(Arc::clone(waker));
         room.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use gpucomm::exchange::Threads;
-use gpucomm::world::{Members, Overflow, Phase, Reason, WhileDown, World, WorldOptions, requests};
+use gpucomm::world::{Members, Overflow, Reason, WhileDown, World, WorldOptions, health::Phase, requests};
 use gpucomm::{InPlace, ReduceOp, nccl::InitOptions};
 
 use super::ends::apart;

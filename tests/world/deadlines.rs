@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{
-    Completion, InFlight, Members, Phase, Polling, Rank, Reason, Rebuild, WhileDown, World, WorldOptions, requests,
+    Members, Rank, Reason, Rebuild, WhileDown, World, WorldOptions,
+    completion::{Completion, InFlight, Polling},
+    health::Phase,
+    requests,
 };
 use gpucomm::{Device, DeviceBuffer, Error, InPlace, ReduceOp, Stream};
 

@@ -8,7 +8,11 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{At, Lane, Members, Phase, Reason, Rebuild, Request, WhileDown, World, WorldOptions, requests};
+use gpucomm::world::{
+    Lane, Members, Reason, Rebuild, WhileDown, World, WorldOptions,
+    health::Phase,
+    requests::{self, At, Request},
+};
 use gpucomm::{Clique, Communicator, Device, InPlace, ReduceOp, Result, Stream};
 
 use super::block_on::block_on;
@@ -117,12 +121,12 @@ fn what_has_failed_says_so() {
 #[test]
 fn what_is_not_enqueued_ends_all() {
     struct Fails;
-    impl gpucomm::world::Request for Fails {
+    impl gpucomm::world::requests::Request for Fails {
         type Back = ();
         fn operation(&self) -> &'static str {
             "fails"
         }
-        fn enqueue(&mut self, _: &gpucomm::world::At<'_>) -> Result<()> {
+        fn enqueue(&mut self, _: &gpucomm::world::requests::At<'_>) -> Result<()> {
             Err(gpucomm::Error::InvalidUsage { operation: "fails", reason: "a test".to_owned() })
         }
         fn into_back(self) {}

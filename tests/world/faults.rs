@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::world::{Members, Phase, Reason, Rebuild, WorldOptions};
+use gpucomm::world::{Members, Reason, Rebuild, WorldOptions, health::Phase};
 use gpucomm::{Backend, Device, Error, InPlace, ReduceOp};
 
 use super::support::{child, eventually, number, on, until_rebuilt, values, world};

@@ -1,6 +1,9 @@
 //! Groups as one request, and requests of users in them.
 
-use gpucomm::world::{At, Rank, Reason, Request, WorldOptions, requests};
+use gpucomm::world::{
+    Rank, Reason, WorldOptions,
+    requests::{self, At, Request},
+};
 use gpucomm::{Device, InPlace, ReduceOp, Result};
 
 use super::support::{on, values, world, zeroed};

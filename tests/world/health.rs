@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::world::{Members, Phase, Reason, Rebuild, WhileDown, WorldOptions, requests};
+use gpucomm::world::{Members, Reason, Rebuild, WhileDown, WorldOptions, health::Phase, requests};
 use gpucomm::{Error, ErrorKind, InPlace, ReduceOp};
 
 use super::block_on::block_on;

@@ -8,8 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use gpucomm::world::{
-    At, Completion, HealthWatch, InFlight, Lane, Members, Rank, Reason, Rebuild, Request, WhileDown, World,
-    WorldOptions, requests,
+    Lane, Members, Rank, Reason, Rebuild, WhileDown, World, WorldOptions,
+    completion::{Completion, InFlight},
+    health::HealthWatch,
+    requests::{self, At, Request},
 };
 use gpucomm::{Communicator, Device, Error, InPlace, Result, Stream, UniqueId};
 

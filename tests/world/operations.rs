@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use gpucomm::world::{Blocking, Completion, HostCallback, Part, Polling, PreMul, Rank, World, WorldOptions, requests};
+use gpucomm::world::{
+    Part, PreMul, Rank, World, WorldOptions,
+    completion::{Blocking, Completion, HostCallback, Polling},
+    requests,
+};
 use gpucomm::{DeviceBuffer, InPlace, RecvOnly, ReduceOp, SendOnly};
 
 use super::block_on::block_on;

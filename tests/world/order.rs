@@ -4,7 +4,10 @@ use std::sync::{Arc, Barrier as Meet};
 use std::time::Duration;
 
 use gpucomm::world::{
-    Blocking, Completion, HostCallback, Lane, Members, Phase, Polling, Rank, Reason, WhileDown, WorldOptions, requests,
+    Lane, Members, Rank, Reason, WhileDown, WorldOptions,
+    completion::{Blocking, Completion, HostCallback, Polling},
+    health::Phase,
+    requests,
 };
 use gpucomm::{InPlace, ReduceOp, Stream};
 

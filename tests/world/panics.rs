@@ -10,7 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use gpucomm::world::{At, Completion, InFlight, Members, Phase, Reason, Request, World, WorldOptions, requests};
+use gpucomm::world::{
+    Members, Reason, World, WorldOptions,
+    completion::{Completion, InFlight},
+    health::Phase,
+    requests::{self, At, Request},
+};
 use gpucomm::{Backend, Device, InPlace, ReduceOp, Result, Stream};
 
 use super::support::{child, eventually, on, slower, values, world};

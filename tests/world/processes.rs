@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Lane, Members, Phase, Rebuild, World, WorldOptions, requests};
+use gpucomm::world::{Lane, Members, Rebuild, World, WorldOptions, health::Phase, requests};
 use gpucomm::{Device, DeviceBuffer, Error, InPlace, Launch, ReduceOp, Stream};
 
 use super::support::{Killed, child, eventually, number, on, slower, until_rebuilt, values};

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fastrand::Rng;
 use gpucomm::DeviceBuffer;
-use gpucomm::world::{Rank, Reason, Request, World, WorldOptions};
+use gpucomm::world::{Rank, Reason, World, WorldOptions, requests::Request};
 
 use super::random_steps::step;
 use super::support::{completion, drawn, on, values, world};

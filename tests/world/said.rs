@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpucomm::world::{
-    At, Completion, InFlight, Lane, Members, Overflow, Phase, Rank, Reason, Request, WorldOptions, requests,
+    Lane, Members, Overflow, Rank, Reason, WorldOptions,
+    completion::{Completion, InFlight},
+    health::Phase,
+    requests::{self, At, Request},
 };
 use gpucomm::{Error, InPlace, ReduceOp, Result};
 

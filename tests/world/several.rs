@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Lane, Members, Phase, World, WorldOptions, requests};
+use gpucomm::world::{Lane, Members, World, WorldOptions, health::Phase, requests};
 use gpucomm::{Device, Result};
 
 use super::support::{eventually, slower, turn};

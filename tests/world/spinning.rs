@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpucomm::world::{Blocking, Completion, HostCallback, Polling, World, WorldOptions};
+use gpucomm::world::{
+    World, WorldOptions,
+    completion::{Blocking, Completion, HostCallback, Polling},
+};
 use gpucomm::{InPlace, ReduceOp};
 
 use super::support::{hold, on, slower, values, world};

@@ -7,7 +7,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use gpucomm::world::{At, Blocking, Completion, HostCallback, Phase, Polling, Request, World, WorldOptions};
+use gpucomm::world::{
+    World, WorldOptions,
+    completion::{Blocking, Completion, HostCallback, Polling},
+    health::Phase,
+    requests::{At, Request},
+};
 use gpucomm::{Backend, Device, DeviceBuffer, Element, Result, Stream};
 
 #[path = "../support/errors.rs"]

@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use gpucomm::exchange::{Exchange, Threads};
 use gpucomm::nccl::InitOptions;
-use gpucomm::world::{Answer, At, Lane, Phase, Reason, Request, World, WorldOptions};
+use gpucomm::world::{
+    Answer, Lane, Reason, World, WorldOptions,
+    health::Phase,
+    requests::{At, Request},
+};
 use gpucomm::{Device, Error, Result};
 
 use super::hooked_store::HookedStore;

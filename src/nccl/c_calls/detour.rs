@@ -94,19 +94,19 @@ fn reads_beside(call: &Call<'_>) -> bool {
 
 /// Which memory the kernels are for, beside that where both buffers are windows.
 #[derive(Debug, Clone, Copy)]
-struct Wide {
+struct WideAnswer {
     with_one_window: bool,
     without_windows: bool,
 }
 
 /// Asked once: NCCL reads its variables once, too.
-fn widest() -> Wide {
-    static WIDEST: OnceLock<Wide> = OnceLock::new();
+fn widest() -> WideAnswer {
+    static WIDEST: OnceLock<WideAnswer> = OnceLock::new();
     *WIDEST.get_or_init(|| {
         let newer = version::running_nccl().map_or(true, |version| version >= MISALIGNED_WITH_ONE_WINDOW);
         let asked_for = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
         let wanted = asked_for("NCCL_SYM_NOWIN_ENABLE") || asked_for("NCCL_SYM_KERNEL");
-        Wide { with_one_window: newer, without_windows: newer && wanted }
+        WideAnswer { with_one_window: newer, without_windows: newer && wanted }
     })
 }
 

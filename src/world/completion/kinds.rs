@@ -10,7 +10,7 @@ use super::{Completion, InFlight};
 /// use std::sync::Arc;
 /// use std::time::Duration;
 /// use gpucomm::{Device, ReduceOp};
-/// use gpucomm::world::{Polling, World, WorldOptions};
+/// use gpucomm::world::{World, WorldOptions, completion::Polling};
 ///
 /// # fn main() -> gpucomm::Result<()> {
 /// let completion = Arc::new(Polling::new().with_interval(Duration::from_micros(20)));

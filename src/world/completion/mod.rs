@@ -1,4 +1,5 @@
-//! How it is found out that a request is done.
+//! How a world finds out that the work of a request is done: by asking again and again, by a thread that blocks, or by a
+//! callback of the device. [`Completion`] is the trait for a way of your own.
 
 mod in_flight;
 mod kinds;
@@ -18,7 +19,7 @@ use std::fmt;
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::mpsc::{self, Sender};
-/// use gpucomm::world::{Completion, InFlight, World};
+/// use gpucomm::world::{World, completion::{Completion, InFlight}};
 /// use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Stream};
 ///
 /// /// A thread of the program waits for all that ranks have on their way.

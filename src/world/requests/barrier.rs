@@ -6,7 +6,7 @@ use crate::world::answer::Answer;
 use crate::world::at::At;
 use crate::world::rank::Rank;
 use crate::world::request::Request;
-use crate::world::wide::Wide;
+use crate::world::wide::WideAnswer;
 use crate::world::world::World;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Rank {
 
 impl World {
     /// [`Rank::barrier`] of all ranks.
-    pub fn barrier(&self) -> Wide<()> {
+    pub fn barrier(&self) -> WideAnswer<()> {
         self.submit(self.ranks().iter().map(|_| Barrier))
     }
 }

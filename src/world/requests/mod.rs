@@ -1,5 +1,5 @@
-//! Requests of this crate: a function for each operation of a communicator. Submit them alone, or several as a group, in a tuple or
-//! a list.
+//! Requests: a function for each operation of a communicator. Submit them alone, or several as a group, in a tuple or a list.
+//! [`Request`] is the trait for requests of your own; [`Source`] and [`Target`] are those for memory of your own.
 //!
 //! ```
 //! use gpucomm::world::{World, requests};
@@ -26,6 +26,14 @@ mod barrier;
 mod operations;
 mod several;
 
+pub use super::at::At;
+pub use super::forms::OwnedBuffers;
+pub use super::in_order::Enqueued;
+pub use super::memory::{Source, Target};
+pub use super::parts::Parts;
+pub use super::reduction::OwnedReduction;
+pub use super::request::Request;
+pub use super::room::{Permit, Room};
 pub use barrier::barrier;
 pub use operations::{
     all_gather, all_gather_v, all_reduce, all_to_all, all_to_all_v, broadcast, gather, gather_v, recv, reduce,

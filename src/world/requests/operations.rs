@@ -13,7 +13,7 @@ use crate::world::parts::Parts;
 use crate::world::rank::Rank;
 use crate::world::reduction::OwnedReduction;
 use crate::world::request::Request;
-use crate::world::wide::Wide;
+use crate::world::wide::WideAnswer;
 use crate::world::world::World;
 
 /// Makes of each operation a request, a function that returns one, and the methods of [`Rank`] and [`World`]. An entry has the
@@ -124,7 +124,7 @@ macro_rules! operations {
         pub fn all_to_all_v<F: OwnedBuffers<AllToAll>, P: Into<Parts>>(
             &self,
             all: impl IntoIterator<Item = (F, P, P)>,
-        ) -> Wide<F::Back> {
+        ) -> WideAnswer<F::Back> {
             self.submit(all.into_iter().map(|(form, send, recv)| all_to_all_v(form, send, recv)))
         }
     };
@@ -136,7 +136,7 @@ macro_rules! operations {
         ($($arg:ident: $given:ty => $kept:ty),*) -> $back:ty; $request:ident
     ) => {
         #[doc = concat!("[`Rank::", stringify!($name), "`] of all ranks.")]
-        pub fn $name<$form: $bound>(&self, forms: impl IntoIterator<Item = $form> $(, $arg: $given)*) -> Wide<$back>
+        pub fn $name<$form: $bound>(&self, forms: impl IntoIterator<Item = $form> $(, $arg: $given)*) -> WideAnswer<$back>
         $(where $element: $reduce)?
         {
             $(let $arg: $kept = $arg.into();)*

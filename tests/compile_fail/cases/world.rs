@@ -29,7 +29,7 @@ mod completion_of_one_thread {
     use std::cell::Cell;
     use std::sync::Arc;
 
-    use gpucomm::world::{Completion, InFlight, WorldOptions};
+    use gpucomm::world::{WorldOptions, completion::{Completion, InFlight}};
 
     #[derive(Debug)]
     struct Counting(Cell<u32>);
@@ -71,7 +71,7 @@ mod permit_used_twice {
 
 mod reduction_of_another_type {
     //! A weight is of the type of the elements.
-    use gpucomm::world::{Rank, PreMul};
+    use gpucomm::world::{PreMul, Rank};
     use gpucomm::{DeviceBuffer, InPlace};
 
     fn factor(rank: &Rank, x: DeviceBuffer<f32>) {
@@ -81,7 +81,7 @@ mod reduction_of_another_type {
 
 mod request_keeps_the_communicator_of_its_rank {
     //! The communicator that a request is given is the rank's.
-    use gpucomm::world::{At, Request};
+    use gpucomm::world::requests::{At, Request};
     use gpucomm::{Communicator, Result};
 
     struct Kept(Option<&'static Communicator>);
@@ -127,7 +127,7 @@ mod request_of_one_thread {
     use std::rc::Rc;
 
     use gpucomm::Result;
-    use gpucomm::world::{At, Rank, Request};
+    use gpucomm::world::{Rank, requests::{At, Request}};
 
     struct Counted(Rc<u32>);
 
