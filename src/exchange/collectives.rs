@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::combine;
+use super::combined;
 use super::handle::Exchange;
 use super::store::{MAX_VALUE, check_rank};
 use super::view::{FIRST_LOOK, GRACE};
@@ -141,7 +141,7 @@ impl Exchange {
         self.view.combine(round, kind, deadline)?;
         if let Some(key) = self.view.combined_key(round)
             && let Some(combined) = self.view.await_combined(&key, FIRST_LOOK, deadline)?
-            && let Some(values) = combine::split(&combined, self.size())
+            && let Some(values) = combined::split(&combined, self.size())
         {
             self.met(round);
             return Ok(values.iter().map(|value| value.get(1..).unwrap_or_default().to_vec()).collect());

@@ -8,14 +8,14 @@
 //! same number of requests to the store, whatever the number of ranks is.
 //!
 //! If a value is missing, is of another operation, or if all of them are too long for one value,
-//! nobody sets the values of all, or their place holds [`APART`]. Then each rank reads the values of
+//! nobody sets the values of all, or a note that they are apart. Then each rank reads the values of
 //! the others itself.
 
 use std::time::Duration;
 
-use super::store::{MAX_KEYS, MAX_VALUE};
+use super::combined::{join_groups, join_values};
+use super::store::MAX_KEYS;
 use super::view::View;
-use super::wire::{Reader, Writer};
 use crate::deadline::Deadline;
 use crate::error::Result;
 
@@ -24,15 +24,6 @@ const GROUP: usize = MAX_KEYS;
 
 /// Up to this number of ranks, each reads the values of all by itself.
 const FEW: usize = 16;
-
-/// The first byte of a combined value.
-const COMBINED: u8 = 1;
-
-/// Instead of a combined value: each rank reads the values itself.
-pub(super) const APART: &[u8] = &[0];
-
-/// The number of the bytes before a value in a combined one.
-const LENGTH: usize = 4;
 
 impl View {
     /// The key of the values of all ranks in a round, if they are combined.
@@ -74,42 +65,4 @@ impl View {
             (level, at, count) = (level + 1, group, count.div_ceil(GROUP));
         }
     }
-}
-
-/// The values of some ranks as one value. `None` if one of them is of another kind.
-fn join_values(values: &[Vec<u8>], kind: u8) -> Option<Vec<u8>> {
-    if values.iter().any(|value| value.first() != Some(&kind)) {
-        return None;
-    }
-    let len: usize = values.iter().map(|value| value.len() + LENGTH).sum();
-    if len >= MAX_VALUE {
-        return Some(APART.to_vec());
-    }
-    Some(values.iter().fold(Writer::default().u8(COMBINED), |writer, value| writer.bytes(value)).0)
-}
-
-/// The values of some groups as one value.
-fn join_groups(groups: &[Vec<u8>]) -> Option<Vec<u8>> {
-    let len: usize = groups.iter().map(Vec::len).sum();
-    if groups.iter().any(|group| group == APART) || len >= MAX_VALUE {
-        return Some(APART.to_vec());
-    }
-    let mut combined = vec![COMBINED];
-    for group in groups {
-        combined.extend_from_slice(group.strip_prefix(&[COMBINED])?);
-    }
-    Some(combined)
-}
-
-/// The values of `size` ranks. `None` if these bytes are not their combined value.
-pub(super) fn split(combined: &[u8], size: usize) -> Option<Vec<&[u8]>> {
-    let mut reader = Reader(combined);
-    if reader.u8()? != COMBINED {
-        return None;
-    }
-    let mut values = Vec::with_capacity(size);
-    for _ in 0..size {
-        values.push(reader.bytes()?);
-    }
-    reader.end(values)
 }

@@ -73,6 +73,7 @@ mod announced;
 mod c10d;
 mod collectives;
 mod combine;
+mod combined;
 mod digest;
 mod directory;
 #[cfg(feature = "nccl")]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::combine;
+use super::combined;
 use super::digest::short;
 use super::store::{MAX_KEYS, Store};
 use crate::deadline::{Deadline, backoff};
@@ -174,7 +174,7 @@ impl View {
             let Some(bytes) = self.await_combined(key, within, deadline)? else {
                 return self.look(keys, came, Duration::ZERO);
             };
-            if let Some(values) = combine::split(&bytes, keys.len()) {
+            if let Some(values) = combined::split(&bytes, keys.len()) {
                 came.iter_mut().zip(values).for_each(|(came, value)| *came = Came::Value(value.to_vec()));
                 return Ok(());
             }

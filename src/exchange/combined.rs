@@ -1,0 +1,51 @@
+//! The values of many ranks as one value of the store.
+
+use super::store::MAX_VALUE;
+use super::wire::{Reader, Writer};
+
+/// The first byte of a combined value.
+const COMBINED: u8 = 1;
+
+/// Instead of a combined value: each rank reads the values itself.
+const APART: &[u8] = &[0];
+
+/// The number of the bytes before a value in a combined one.
+const LENGTH: usize = 4;
+
+/// The values of some ranks as one value. `None` if one of them is of another kind.
+pub(super) fn join_values(values: &[Vec<u8>], kind: u8) -> Option<Vec<u8>> {
+    if values.iter().any(|value| value.first() != Some(&kind)) {
+        return None;
+    }
+    let len: usize = values.iter().map(|value| value.len() + LENGTH).sum();
+    if len >= MAX_VALUE {
+        return Some(APART.to_vec());
+    }
+    Some(values.iter().fold(Writer::default().u8(COMBINED), |writer, value| writer.bytes(value)).0)
+}
+
+/// The values of some groups as one value.
+pub(super) fn join_groups(groups: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let len: usize = groups.iter().map(Vec::len).sum();
+    if groups.iter().any(|group| group == APART) || len >= MAX_VALUE {
+        return Some(APART.to_vec());
+    }
+    let mut combined = vec![COMBINED];
+    for group in groups {
+        combined.extend_from_slice(group.strip_prefix(&[COMBINED])?);
+    }
+    Some(combined)
+}
+
+/// The values of `size` ranks. `None` if these bytes are not their combined value.
+pub(super) fn split(combined: &[u8], size: usize) -> Option<Vec<&[u8]>> {
+    let mut reader = Reader(combined);
+    if reader.u8()? != COMBINED {
+        return None;
+    }
+    let mut values = Vec::with_capacity(size);
+    for _ in 0..size {
+        values.push(reader.bytes()?);
+    }
+    reader.end(values)
+}
