@@ -55,16 +55,20 @@ pub(in crate::exchange) fn request(bytes: &[u8]) {
 }
 
 /// Bytes as a script of what some clients of one server do in turn; see [`Stage::play`]. The first
-/// byte says whether there is a secret.
+/// byte says whether there is a secret, and whether the server is at rank 0.
 pub(in crate::exchange) fn service(script: &[u8]) {
     let [mode, script @ ..] = script else { return };
     let secret = secret(mode & 1 == 1);
-    let service = Service::new(Admission::new(String::new(), 4, secret.clone()));
+    let admission = match mode & 2 {
+        0 => Admission::new(String::new(), 4, secret.clone()),
+        _ => Admission::of_jobs(None, secret.clone()),
+    };
+    let service = Service::new(admission);
     Stage::new(service, || None, Service::check).play(script, |stage, what, who, bytes| match what {
         0 => stage.write(who, bytes),
         1 => stage.write(who, &framed(bytes)),
-        2 => connect(stage, who, Purpose::Requests, secret.as_ref()),
-        3 => connect(stage, who, Purpose::Presence, secret.as_ref()),
+        2 => connect(stage, who, Purpose::Requests, secret.as_ref(), mode & 2 == 0),
+        3 => connect(stage, who, Purpose::Presence, secret.as_ref(), true),
         4 => stage.leave(who),
         // A valid frame of a client that has been admitted.
         5 => ask(stage, who, bytes),
@@ -89,8 +93,8 @@ fn reply(stage: &mut Scene, who: usize) -> Reply {
     Reply::decode(bytes.get(4..).expect("an answer"))
 }
 
-/// Connects anew, and is admitted.
-fn connect(stage: &mut Scene, who: usize, purpose: Purpose, secret: Option<&Secret>) {
+/// Connects anew, and is admitted; if it need not be, it may be refused.
+fn connect(stage: &mut Scene, who: usize, purpose: Purpose, secret: Option<&Secret>, must: bool) {
     stage.leave(who);
     let nonce = secret.map(|_| random());
     let id = who as u64;
@@ -100,11 +104,16 @@ fn connect(stage: &mut Scene, who: usize, purpose: Purpose, secret: Option<&Secr
         (Reply::Welcome { proof: None, .. }, None) => {}
         (Reply::Challenge(nonce), Some(secret)) => {
             stage.write(who, &framed(&prove(secret, &nonce, &said)));
-            let answer = reply(stage, who);
-            let Reply::Welcome { server, proof: Some(proof) } = answer else { panic!("{answer:?}") };
-            let codes = trust(secret, &nonce, &said, server, &proof);
-            stage.client(who).state = Some(codes.expect("a proof"));
+            match reply(stage, who) {
+                Reply::Welcome { server, at_rank_0, proof: Some(proof) } => {
+                    let codes = trust(secret, &nonce, &said, (server, at_rank_0), &proof);
+                    stage.client(who).state = Some(codes.expect("a proof"));
+                }
+                Reply::Refused(_) if !must => stage.leave(who),
+                answer => panic!("{answer:?}"),
+            }
         }
+        (Reply::Refused(_), None) if !must => stage.leave(who),
         other => panic!("not admitted: {other:?}"),
     }
 }

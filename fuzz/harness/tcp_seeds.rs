@@ -12,8 +12,8 @@ pub(in crate::exchange) fn greetings() -> Vec<Vec<u8>> {
         .collect();
     all.extend(
         [
-            Reply::Welcome { server: 5, proof: None },
-            Reply::Welcome { server: 5, proof: Some([9; TAG]) },
+            Reply::Welcome { server: 5, at_rank_0: true, proof: None },
+            Reply::Welcome { server: 5, at_rank_0: false, proof: Some([9; TAG]) },
             Reply::Refused("expected another one".to_owned()),
             Reply::Challenge([7; 32]),
         ]
@@ -53,7 +53,7 @@ pub(in crate::exchange) fn requests() -> Vec<Vec<u8>> {
     all_requests().into_iter().chain(joined).collect()
 }
 
-/// Scripts: each as one server and the same with a secret.
+/// Scripts: each as one server, the same with a secret, and both where no rank has the server.
 pub(in crate::exchange) fn scripts() -> Vec<Vec<u8>> {
     let step =
         |who: u8, what: u8, bytes: &[u8]| [&[who << 4 | what, u8::try_from(bytes.len()).unwrap()], bytes].concat();
@@ -115,5 +115,5 @@ pub(in crate::exchange) fn scripts() -> Vec<Vec<u8>> {
         // Without the mark that there has to be.
         [comes(0), step(0, 1, &set("x")), comes(0), step(0, 5, &set("x")), step(0, 0, &[0xff; 4])].concat(),
     ];
-    scripts.iter().flat_map(|script| [0, 1].map(|mode| [&[mode], &script[..]].concat())).collect()
+    scripts.iter().flat_map(|script| [0, 1, 2, 3].map(|mode| [&[mode], &script[..]].concat())).collect()
 }

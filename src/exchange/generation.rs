@@ -250,7 +250,7 @@ impl Meeting<'_> {
                         self.is_stale.set(true);
                         std::thread::sleep(LOOK.min(self.deadline.remaining()) / 5);
                         if self.store.goes_with(now.id)? {
-                            let how = "has left, and with it the rendezvous store".to_owned();
+                            let how = "held the store and has left: lost the rendezvous store".to_owned();
                             return Err(Error::Departed { operation: self.operation, rank: 0, how });
                         }
                     }

@@ -43,7 +43,7 @@
 //! |---|---|---|---|
 //! | [`Threads`] | threads of one process | when its store is dropped | yes |
 //! | [`Directory`] | processes that share a directory | by a lock that the system releases | yes |
-//! | [`Tcp`] | processes that reach rank 0 | by a connection that the system closes | no |
+//! | [`Tcp`] | processes that reach rank 0, or a [`TcpServer`] | by a connection that the system closes | at a [`TcpServer`] |
 //! | [`C10d`] | processes that reach a TCPStore of PyTorch, or rank 0 | at the deadline | if the server does |
 //!
 //! Processes that MPI has started meet at an `MpiPlace`, with the feature `mpi`: MPI announces the
@@ -116,7 +116,7 @@ pub(crate) use net::address::resolve;
 #[cfg(feature = "pmix")]
 pub use pmix::PmixPlace;
 pub use store::{MAX_KEY, MAX_KEYS, MAX_NAME, MAX_VALUE, Store, Swap};
-pub use tcp::{Tcp, TcpPlace};
+pub use tcp::{Tcp, TcpPlace, TcpServer};
 pub use threads::{ThreadStore, Threads};
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 pub(crate) use view::Came;

@@ -15,7 +15,7 @@ pub(super) const MAX_BYTES: usize = 1 << 30;
 pub(super) const ENTRY: usize = 64;
 
 /// The most departures that are remembered.
-const MAX_DEPARTURES: usize = 1 << 16;
+pub(super) const MAX_DEPARTURES: usize = 1 << 16;
 
 /// A result, or what is wrong with the request.
 pub(super) type Outcome<T> = Result<T, String>;
@@ -168,11 +168,20 @@ impl Departures {
         entry.insert(how.to_owned());
         self.count += 1;
         self.order.push_back(id);
-        if self.order.len() > MAX_DEPARTURES
-            && let Some(oldest) = self.order.pop_front()
-        {
+        if self.order.len() > MAX_DEPARTURES {
+            self.forget_oldest();
+        }
+    }
+
+    pub(super) fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.order.pop_front() {
             self.how.remove(&oldest);
         }
+    }
+
+    /// How many departures are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
     }
 
     /// How many ranks have ever departed.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::choose::choose;
 use super::claim::{Claim, usage};
 use super::environment::Environment;
-use super::meeting::{Meeting, SECRET};
+use super::meeting::{self, Meeting, SECRET};
 use super::meets::Meets;
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
@@ -40,6 +40,7 @@ pub struct Launch {
 pub(super) struct Shared {
     pub(super) claim: Claim,
     pub(super) meeting: Meeting,
+    pub(super) job: String,
     pub(super) secret: Option<Secret>,
     pub(super) device: Option<usize>,
     pub(super) meets: Meets,
@@ -112,7 +113,8 @@ impl Launch {
             Claim { launcher: Launcher::Explicit, rank, size, local_rank: None, local_size: None, seen: Vec::new() };
         claim.check().map_err(|_| Error::argument("Launch::new", "rank", format_args!("less than {size}"), rank))?;
         let meeting = Meeting::named(store, String::new(), size)?;
-        let shared = Shared { claim, meeting, secret: None, device: None, meets: Meets::default() };
+        let (job, meets) = (String::new(), Meets::default());
+        let shared = Shared { claim, meeting, job, secret: None, device: None, meets };
         Ok(Self { shared: Arc::new(shared), timeout: None })
     }
 
@@ -129,9 +131,9 @@ impl Launch {
         }
         let claim = Claim { local_rank: Some(rank), local_size: Some(size), ..shared.claim.clone() };
         claim.check().map_err(|wrong| Error::argument(operation, "rank", "a rank of those on a host", wrong))?;
-        let Shared { meeting, secret, device, .. } = &*shared;
-        let (meeting, secret, meets) = (meeting.clone(), secret.clone(), Meets::default());
-        let shared = Shared { claim, meeting, secret, device: *device, meets };
+        let Shared { meeting, job, secret, device, .. } = &*shared;
+        let (meeting, job, secret, meets) = (meeting.clone(), job.clone(), secret.clone(), Meets::default());
+        let shared = Shared { claim, meeting, job, secret, device: *device, meets };
         Ok(Self { shared: Arc::new(shared), timeout })
     }
 
@@ -203,9 +205,25 @@ impl Launch {
     pub fn master_address(&self) -> Option<String> {
         match &self.shared.meeting {
             Meeting::Tcp { host, ports, .. } => Some(format!("{host}:{}", ports.first()?)),
-            Meeting::C10d { host, port, .. } => Some(format!("{host}:{port}")),
+            Meeting::Server { host, port, .. } | Meeting::C10d { host, port, .. } => Some(format!("{host}:{port}")),
             Meeting::Alone | Meeting::Directory { .. } | Meeting::Nowhere(_) => None,
         }
+    }
+
+    /// The name of the job, by which a store that several jobs use tells them apart: `GPUCOMM_JOB`,
+    /// or one that is made of the launcher's own number. Empty if nothing names the job.
+    ///
+    /// ```
+    /// # use gpucomm::Launch;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let set = [("GPUCOMM_JOB", "training-17")];
+    /// let launch = Launch::from_vars(|name| set.iter().find(|(is, _)| *is == name).map(|(_, value)| (*value).to_owned()))?;
+    /// assert_eq!(launch.job(), "training-17");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn job(&self) -> &str {
+        &self.shared.job
     }
 
     /// The variables that said who this process is, as `NAME=value`.
@@ -244,6 +262,7 @@ impl Shared {
     pub(super) fn read(environment: &Environment<'_>) -> Result<Self> {
         let claim = choose(environment)?;
         let meeting = Meeting::of(environment, &claim)?;
+        let job = meeting::job(environment, &claim);
         let secret = environment.exact(SECRET).map(Secret);
         if secret.is_some() && !cfg!(feature = "secret") {
             return Err(usage(format!("{} is set: expected gpucomm with the feature `secret`", SECRET)));
@@ -253,12 +272,12 @@ impl Shared {
             return Err(usage(format!("{} {reason}", SECRET)));
         }
         let device = environment.number(&["GPUCOMM_DEVICE"])?;
-        Ok(Self { claim, meeting, secret, device, meets: Meets::default() })
+        Ok(Self { claim, meeting, job, secret, device, meets: Meets::default() })
     }
 
     /// Whether another reading of the environment said the same.
     fn is_like(&self, other: &Self) -> bool {
-        (&self.claim, &self.meeting, &self.secret, self.device)
-            == (&other.claim, &other.meeting, &other.secret, other.device)
+        (&self.claim, &self.meeting, &self.job, &self.secret, self.device)
+            == (&other.claim, &other.meeting, &other.job, &other.secret, other.device)
     }
 }

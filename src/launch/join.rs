@@ -89,7 +89,7 @@ impl Shared {
         match &self.meeting {
             Meeting::Tcp { .. } => self.claim.rank == 0,
             Meeting::C10d { is_there, .. } => self.claim.rank == 0 && !is_there,
-            Meeting::Alone | Meeting::Directory { .. } | Meeting::Nowhere(_) => false,
+            Meeting::Alone | Meeting::Server { .. } | Meeting::Directory { .. } | Meeting::Nowhere(_) => false,
         }
     }
 
@@ -100,6 +100,18 @@ impl Shared {
             Meeting::Directory { path, job } => {
                 let path = if job.is_empty() { path.clone() } else { Directory::below(path, job) };
                 Ok(Arc::new(Directory::open(path, rank, size)?))
+            }
+            Meeting::Server { host, port, job } => {
+                let at = Tcp { host, hosts: Vec::new(), job, secret: self.secret.as_ref() };
+                let address = format!("{host}:{port}");
+                let place = at.place(address.clone(), deadline.remaining()).hosted();
+                let store = place.connect(rank, size).map_err(|error| match error {
+                    late @ Error::Timeout { .. } => {
+                        late.noted(format_args!("start it there: gpucomm store --listen {address}"))
+                    }
+                    error => error,
+                })?;
+                Ok(Arc::new(store))
             }
             Meeting::C10d { host, port, prefix, is_there } => {
                 let address = |host: &str| format!("{host}:{port}");
@@ -127,7 +139,7 @@ impl Shared {
     }
 }
 
-/// A server of rank 0, at one of several ports.
+/// A server over TCP: of rank 0, at one of several ports, or of no rank.
 struct Tcp<'a> {
     /// Where other ranks look for it.
     host: &'a str,

@@ -9,7 +9,8 @@ use super::nodes;
 use crate::error::{Error, Result};
 use crate::launchers::Launcher;
 
-/// Where ranks meet whatever has started them: `tcp://host:port`, `c10d://host:port` or `file:///directory`.
+/// Where ranks meet whatever has started them: `tcp://host:port`, `server://host:port`,
+/// `c10d://host:port` or `file:///directory`.
 pub(super) const STORE: &str = "GPUCOMM_STORE";
 
 /// What proves to ranks that they talk to each other.
@@ -31,6 +32,8 @@ pub(super) enum Meeting {
     Alone,
     /// Rank 0 serves at the first of these ports that is free; who has come to another job there goes on looking.
     Tcp { host: String, ports: Vec<u16>, job: String },
+    /// A server that is no rank, such as that of `gpucomm store` or `gpucomm run`.
+    Server { host: String, port: u16, job: String },
     /// A store of PyTorch's protocol: one that is there, or of rank 0.
     C10d { host: String, port: u16, prefix: String, is_there: bool },
     /// A directory that all ranks share.
@@ -77,7 +80,7 @@ impl Meeting {
 
     /// What the variable for it, or a program, has named, for so many ranks.
     pub(super) fn named(store: &str, job: String, size: usize) -> Result<Self> {
-        let expected = "tcp://host:port, c10d://host:port or file:///directory, with a port from 1 on, and an address of IPv6 in brackets";
+        let expected = "tcp://host:port, server://host:port, c10d://host:port or file:///directory, with a port from 1 on, and an address of IPv6 in brackets";
         let wrong = || Error::argument(super::FROM_ENV, STORE, expected, format_args!("{store:?}"));
         let (kind, at) = store.split_once("://").ok_or_else(wrong)?;
         let address = || {
@@ -90,6 +93,8 @@ impl Meeting {
         };
         match kind {
             "tcp" => address().map(|(host, port)| Self::Tcp { host, ports: vec![port], job }),
+            "server" => address()
+                .and_then(|(host, port)| if port > 0 { Ok(Self::Server { host, port, job }) } else { Err(wrong()) }),
             "c10d" => {
                 let prefix = prefix(&job);
                 address().map(|(host, port)| Self::C10d { host, port, prefix, is_there: false })
@@ -133,7 +138,7 @@ fn port(name: &'static str, value: &str) -> Result<u16> {
 
 /// What distinguishes this job from others that may meet at the same place. Not what distinguishes a run from one before it: that is what
 /// generations are for.
-fn job(environment: &Environment<'_>, claim: &Claim) -> String {
+pub(super) fn job(environment: &Environment<'_>, claim: &Claim) -> String {
     if let Some(job) = environment.exact(JOB) {
         return job;
     }

@@ -25,7 +25,8 @@
 //! | launcher | who a process is | where ranks meet |
 //! |---|---|---|
 //! | the program, or its user | `GPUCOMM_RANK`, `GPUCOMM_SIZE`, `GPUCOMM_LOCAL_RANK`, `GPUCOMM_LOCAL_SIZE` | `GPUCOMM_STORE`, or `MASTER_ADDR` and `MASTER_PORT` |
-//! | `torchrun`, `gpucomm run` | `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE` | PyTorch's store at `MASTER_ADDR` and `MASTER_PORT`: that of the agent where `TORCHELASTIC_USE_AGENT_STORE` is `True`, else one of rank 0 |
+//! | `torchrun` | `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE` | PyTorch's store at `MASTER_ADDR` and `MASTER_PORT`: that of the agent where `TORCHELASTIC_USE_AGENT_STORE` is `True`, else one of rank 0 |
+//! | `gpucomm run` | the same | at a server that `gpucomm run` hosts, and names in `GPUCOMM_STORE` |
 //! | Open MPI's `mpirun` | `OMPI_COMM_WORLD_RANK`, `_SIZE`, `_LOCAL_RANK`, `_LOCAL_SIZE` | rank 0 serves: on one host at a port that follows from the job; on several at `MASTER_ADDR`, or on the first node of a Slurm allocation |
 //! | MVAPICH | `MVP_COMM_WORLD_RANK`, `_SIZE`, `_LOCAL_RANK`, `_LOCAL_SIZE`, or the same with `MV2_` | the same |
 //! | JSM's `jsrun` | `JSM_NAMESPACE_RANK`, `_SIZE`, `_LOCAL_RANK`, `_LOCAL_SIZE` | the same, without Slurm |
@@ -43,9 +44,13 @@
 //! A process with another variable that numbers ranks or hosts, such as `PMIX_RANK` or `NODE_RANK`, and with none of the above, is
 //! not taken for the only one: `from_env` returns an error that says what to set.
 //!
-//! `GPUCOMM_STORE` says where ranks meet under any launcher: `tcp://host:port` (rank 0 serves there), `c10d://host:port` (the same, in PyTorch's protocol) or `file:///directory`, which all
-//! share. `GPUCOMM_JOB` is the name of the job, where no launcher has one: ranks of another job that come to the same place are refused. With `GPUCOMM_STORE_SECRET`, and the feature `secret`, only those are let in over
-//! `tcp` who have the same. `GPUCOMM_DEVICE` is the device of this process.
+//! `GPUCOMM_STORE` says where ranks meet under any launcher: `tcp://host:port` (rank 0 serves
+//! there), `server://host:port` (a server that is no rank, such as that of `gpucomm store`, and
+//! that outlives all ranks), `c10d://host:port` (rank 0 serves, in PyTorch's protocol) or
+//! `file:///directory`, which all share. `GPUCOMM_JOB` is the name of the job, where no launcher has
+//! one: ranks of another job that come to the same place are refused, or kept apart by a server that
+//! is no rank. With `GPUCOMM_STORE_SECRET`, and the feature `secret`, only those are let in over `tcp`
+//! and `server` who have the same. `GPUCOMM_DEVICE` is the device of this process.
 //!
 //! Where MPI is linked, [`MpiPlace`](crate::exchange#who-waits-for-whom) asks MPI itself.
 

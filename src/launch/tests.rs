@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::choose::choose;
 use super::claim::Claim;
 use super::environment::Environment;
-use super::handle::Shared;
+use super::handle::{Launch, Shared};
 use super::meeting::{Meeting, listens_at};
 use crate::error::{Error, Result};
 use crate::launchers::Launcher;
@@ -287,6 +287,9 @@ fn a_store_that_is_named_is_taken() {
     assert!(matches!(named("tcp://a:7").unwrap(), Meeting::Tcp { host, ports, .. } if host == "a" && ports == [7]));
     assert!(matches!(named("tcp://[::1]:7").unwrap(), Meeting::Tcp { host, .. } if host == "[::1]"));
     assert!(
+        matches!(named("server://a:7").unwrap(), Meeting::Server { host, port: 7, job } if host == "a" && job == "slurm-77.3")
+    );
+    assert!(
         matches!(named("c10d://a:7").unwrap(), Meeting::C10d { host, port: 7, is_there: false, .. } if host == "a")
     );
     assert!(
@@ -309,6 +312,8 @@ fn a_store_that_is_named_is_taken() {
         "tcp://a:70000",
         "tcp://a:0",
         "c10d://a:0",
+        "server://a",
+        "server://a:0",
         "tcp://a:1:2",
         "tcp://::1:2",
         "file://x",
@@ -353,4 +358,21 @@ fn a_secret_is_shown_to_nobody() {
         let shared = read("GPUCOMM_RANK=0 GPUCOMM_SIZE=2 GPUCOMM_STORE=tcp://a:1 GPUCOMM_STORE_SECRET=hush").unwrap();
         assert!(shared.secret.is_some() && !format!("{shared:?}").contains("hush"), "{shared:?}");
     }
+}
+
+#[test]
+fn where_no_server_listens_it_is_said_what_to_start() {
+    let launch = Launch::new(0, 2, "server://127.0.0.1:9").unwrap().with_timeout(std::time::Duration::from_millis(100));
+    let error = launch.join().expect_err("nobody listens").to_string();
+    let says = "start it there: gpucomm store --listen 127.0.0.1:9";
+    assert!(error.contains("the rendezvous store at 127.0.0.1:9 has not come") && error.contains(says), "{error}");
+    assert_eq!(launch.master_address().as_deref(), Some("127.0.0.1:9"));
+}
+
+#[test]
+fn jobs_have_names() {
+    let job = |set: &str| with(set, Shared::read).map(|shared| shared.job).unwrap();
+    assert_eq!(job(SLURM), "slurm-77.3");
+    assert_eq!(job(&format!("{SLURM} GPUCOMM_JOB=ours")), "ours");
+    assert_eq!(job("GPUCOMM_RANK=0 GPUCOMM_SIZE=2 GPUCOMM_STORE=server://a:1"), "");
 }

@@ -88,7 +88,7 @@ pub fn one_dies_behind_a_message(role: Role) {
     let mut x = DeviceBuffer::<f32>::zeroed(&stream, 12).unwrap();
     let last = role.size - 1;
     let (dead, waits, how) = match &*std::env::var(CASE).unwrap() {
-        "the store dies" => (0, last, "has ended, and with it the rendezvous store"),
+        "the store dies" => (0, last, "held the store and has exited"),
         _ => (last, 0, "has died"),
     };
     match role.rank {

@@ -16,6 +16,7 @@ mod foreign;
 mod generations;
 #[path = "../support/hooked_store.rs"]
 mod hooked_store;
+mod hosted;
 mod keys;
 mod liar;
 mod load;

@@ -30,7 +30,9 @@ fn child() {
         "serve" => crate::load::serve(place, size),
         "together" => together(&join().unwrap()),
         "victim" => victim(&join().unwrap()),
-        "first" => first(&join().unwrap()),
+        "first" => first(&join().unwrap(), form),
+        "hosted" => crate::hosted::rank(place, rank, size),
+        "holder" => crate::hosted::holder(place, rank, size),
         "restart" => restart(&join().unwrap()),
         "fds" => crate::fds::between_processes(&join().unwrap(), place),
         "stranger" => crate::fds::stranger(place),
@@ -173,7 +175,7 @@ fn a_rank_that_is_killed() {
 }
 
 /// Rank 0 is killed, with its server where it has one.
-fn first(x: &Exchange) {
+fn first(x: &Exchange, form: &str) {
     x.barrier().unwrap();
     println!("!ready");
     if x.rank() == 0 {
@@ -182,6 +184,10 @@ fn first(x: &Exchange) {
     let start = Instant::now();
     let error = x.get("never").unwrap_err();
     assert!(matches!(error, Error::Departed { rank: 0, .. }), "{error}");
+    if form == "TCP" {
+        let says = "rank 0 held the store and has exited: lost the rendezvous store at 127.0.0.1:";
+        assert!(error.to_string().contains(says), "{error}");
+    }
     let error = x.barrier().unwrap_err();
     assert!(matches!(error, Error::Departed { rank: 0, .. }), "{error}");
     assert!(start.elapsed() < slower(10.0));

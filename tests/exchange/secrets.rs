@@ -255,9 +255,9 @@ fn what_was_overheard_lets_nobody_in() {
 fn a_server_that_proves_nothing_is_not_trusted() {
     let says: [(&[&[u8]], &str); 3] = [
         // Welcome, without a proof; with one that is none, unasked; and after the client has proved itself.
-        (&[&[0, 0, 5, 0, 0, 0, 0, 0, 0, 0]], "got one that proves none"),
-        (&[&[0, 1, 5, 0, 0, 0, 0, 0, 0, 0]], "got one that proves none"),
-        (&[&[2], &[0, 1, 5, 0, 0, 0, 0, 0, 0, 0]], "got one that does not prove that it has it"),
+        (&[&[0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1]], "got one that proves none"),
+        (&[&[0, 1, 5, 0, 0, 0, 0, 0, 0, 0, 1]], "got one that proves none"),
+        (&[&[2], &[0, 1, 5, 0, 0, 0, 0, 0, 0, 0, 1]], "got one that does not prove that it has it"),
     ];
     for (answers, expected) in says {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
-use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, TcpPlace, Threads};
+use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, TcpPlace, TcpServer, Threads};
 
 #[path = "../support/slower.rs"]
 mod slower;
@@ -19,6 +19,8 @@ pub enum Place {
     Threads(Threads),
     Directory(PathBuf),
     Tcp(TcpPlace),
+    /// At a server that is no rank.
+    Hosted(Arc<TcpServer>),
     C10d(C10dPlace),
     /// As PyTorch 1.13 has it.
     OldC10d(C10dPlace),
@@ -34,12 +36,12 @@ pub struct Site {
 impl Place {
     /// Whether a rank can wait for rank 0 to come with nothing but a store.
     pub fn without_rank_0(&self) -> bool {
-        matches!(self, Self::Threads(_) | Self::Directory(_))
+        matches!(self, Self::Threads(_) | Self::Directory(_) | Self::Hosted(_))
     }
 
     /// Whether what ranks have set is there after rank 0 has ended.
     pub fn outlives_rank_0(&self) -> bool {
-        matches!(self, Self::Threads(_) | Self::Directory(_))
+        matches!(self, Self::Threads(_) | Self::Directory(_) | Self::Hosted(_))
     }
 
     /// Whether it is known of a rank that it has ended.
@@ -58,6 +60,10 @@ impl Place {
             Self::Threads(threads) => Arc::new(threads.store(rank)?),
             Self::Directory(path) => Arc::new(Directory::open(path, rank, size)?),
             Self::Tcp(place) => Arc::new(place.store(rank, size)?),
+            Self::Hosted(server) => {
+                let place = TcpPlace::new(server.address().to_string()).with_timeout(slower(20.0));
+                Arc::new(place.connect(rank, size)?)
+            }
             Self::C10d(place) | Self::OldC10d(place) => Arc::new(place.store(rank, size)?),
         })
     }
@@ -68,12 +74,14 @@ pub fn sites(size: usize) -> Vec<Site> {
     let threads = Site { name: "threads", place: Place::Threads(Threads::new(size)), size };
     let directory = Site { name: "directory", place: Place::Directory(new_path()), size };
     let tcp = Site { name: "TCP", place: Place::Tcp(TcpPlace::new(free_address()).with_timeout(slower(20.0))), size };
+    let server = TcpPlace::new("127.0.0.1:0").host().expect("a server");
+    let hosted = Site { name: "TCP, hosted", place: Place::Hosted(Arc::new(server)), size };
     let c10d = |place: C10dPlace| place.with_timeout(slower(20.0));
     let today = Place::C10d(c10d(C10dPlace::new(free_address()).with_prefix("p/")));
     let today = Site { name: "c10d", place: today, size };
     let old = Place::OldC10d(c10d(C10dPlace::new(free_address()).old_protocol()));
     let old = Site { name: "c10d as of 1.13", place: old, size };
-    vec![threads, directory, tcp, today, old]
+    vec![threads, directory, tcp, hosted, today, old]
 }
 
 /// An address of this host at which nobody listens.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use gpucomm::exchange::C10dPlace;
+use gpucomm::exchange::{C10dPlace, TcpPlace};
 use gpucomm::{Launch, Result, UniqueId};
 
 use crate::support::{free_port, new_path, said, spawn};
@@ -49,13 +49,17 @@ fn no_run_reads_the_id_of_another_one() {
         );
     }
     let (path, port) = (new_path(), free_port());
-    for store in
-        [format!("file://{}", path.display()), format!("tcp://127.0.0.1:{port}"), format!("c10d://127.0.0.1:{port}")]
-    {
+    let server = TcpPlace::new("127.0.0.1:0").host().unwrap();
+    for store in [
+        format!("file://{}", path.display()),
+        format!("tcp://127.0.0.1:{port}"),
+        format!("c10d://127.0.0.1:{port}"),
+        format!("server://{}", server.address()),
+    ] {
         for _ in 0..9 {
             run(&format!("GPUCOMM_RANK={{rank}} GPUCOMM_SIZE=2 GPUCOMM_STORE={store}"), &mut ids);
         }
     }
     std::fs::remove_dir_all(path).unwrap();
-    assert_eq!(ids.len(), 52);
+    assert_eq!(ids.len(), 61);
 }

@@ -9,7 +9,7 @@ use super::codec::Dialect;
 use super::link::Link;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::exchange::net::client::{Client, Failure, Greeter, Reuse, SLACK};
+use crate::exchange::net::client::{Client, Failure, Greeter, Holder, Reuse, SLACK};
 use crate::exchange::net::server::Server;
 use crate::exchange::store::{MAX_KEYS, Store, Swap, check_value, nonce};
 use crate::exchange::table::sum;
@@ -73,12 +73,12 @@ impl C10d {
         place: (DialectGreeter, String),
         address: String,
         ranks: (usize, usize),
-        at_rank_0: bool,
+        holder: Holder,
         server: Option<Server>,
         deadline: &Deadline,
     ) -> Result<Self> {
         let (greeter, prefix) = place;
-        let client = Client::connect(operation, greeter, address, ranks, at_rank_0, server, deadline)?;
+        let client = Client::connect(operation, greeter, address, ranks, holder, server, deadline)?;
         let lists_nothing = (client.presence.dialect == Dialect::Old).into();
         Ok(Self { client, prefix, id: nonce(), lists_nothing })
     }
@@ -320,7 +320,7 @@ impl Store for C10d {
         self.client.hang_up(pause, &deadline);
         let (place, address) = ((self.client.greeter.clone(), self.prefix.clone()), self.client.address.clone());
         let ranks = (self.client.rank, self.client.size);
-        let store = Self::connect("Exchange::join", place, address, ranks, true, None, &deadline);
+        let store = Self::connect("Exchange::join", place, address, ranks, Holder::Rank0, None, &deadline);
         Some(store.map(|store| Arc::new(store) as Arc<dyn Store>))
     }
 }

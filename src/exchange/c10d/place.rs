@@ -9,6 +9,7 @@ use super::server;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::exchange::net::address::{PATIENCE, listen};
+use crate::exchange::net::client::Holder;
 use crate::exchange::store::check_rank;
 
 /// The longest prefix of keys, in bytes.
@@ -112,7 +113,7 @@ impl C10dPlace {
     /// # Errors
     /// As [`serve`](Self::serve) and [`connect`](Self::connect).
     pub fn store(&self, rank: usize, size: usize) -> Result<C10d> {
-        if rank == 0 { self.serve(size) } else { self.join("C10dPlace::store", (rank, size), true) }
+        if rank == 0 { self.serve(size) } else { self.join("C10dPlace::store", (rank, size), Holder::Rank0) }
     }
 
     /// The store of rank 0, which listens at the address and serves the others, also programs that
@@ -161,7 +162,7 @@ impl C10dPlace {
         let listener = listen(addresses, PATIENCE, &deadline).map_err(fail)?;
         let server = server::start(listener, size).map_err(fail)?;
         let address = server.address.to_string();
-        C10d::connect(operation, self.greeter(), address, (0, size), true, Some(server), &deadline)
+        C10d::connect(operation, self.greeter(), address, (0, size), Holder::Rank0, Some(server), &deadline)
     }
 
     /// The store of any rank, also of rank 0, at a server that another process runs. If
@@ -185,14 +186,14 @@ impl C10dPlace {
     /// Returns [`Error::Timeout`] if no server answers in either version of the protocol, and
     /// [`Error::Exchange`] if something else answers.
     pub fn connect(&self, rank: usize, size: usize) -> Result<C10d> {
-        self.join("C10dPlace::connect", (rank, size), false)
+        self.join("C10dPlace::connect", (rank, size), Holder::NoRank)
     }
 
-    fn join(&self, operation: &'static str, (rank, size): (usize, usize), at_rank_0: bool) -> Result<C10d> {
+    fn join(&self, operation: &'static str, (rank, size): (usize, usize), holder: Holder) -> Result<C10d> {
         check_rank(operation, rank, size)?;
         self.check_prefix(operation)?;
         let (address, deadline) = (self.address.clone(), self.deadline());
-        C10d::connect(operation, self.greeter(), address, (rank, size), at_rank_0, None, &deadline)
+        C10d::connect(operation, self.greeter(), address, (rank, size), holder, None, &deadline)
     }
 
     fn deadline(&self) -> Deadline {

@@ -77,6 +77,28 @@ pub(in crate::exchange) enum Reuse {
     No,
 }
 
+/// Whose process has the server of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exchange) enum Holder {
+    Rank0,
+    /// The process of no rank of this exchange.
+    NoRank,
+}
+
+impl Holder {
+    pub(in crate::exchange) fn of(at_rank_0: bool) -> Self {
+        if at_rank_0 { Self::Rank0 } else { Self::NoRank }
+    }
+
+    /// The server, in words.
+    fn server(self) -> &'static str {
+        match self {
+            Self::Rank0 => "the server of rank 0",
+            Self::NoRank => "the rendezvous store",
+        }
+    }
+}
+
 /// The connections of one rank to its server.
 #[derive(Debug)]
 pub(in crate::exchange) struct Client<G: Greeter> {
@@ -84,8 +106,7 @@ pub(in crate::exchange) struct Client<G: Greeter> {
     pub(in crate::exchange) address: String,
     pub(in crate::exchange) rank: usize,
     pub(in crate::exchange) size: usize,
-    /// Whether the server is in the process of rank 0.
-    at_rank_0: bool,
+    pub(in crate::exchange) holder: Holder,
     /// Open for as long as the rank and the server are there.
     pub(in crate::exchange) presence: G::Connection,
     /// Connections that no call uses now. Each call has one to itself, as it may wait.
@@ -100,13 +121,13 @@ impl<G: Greeter> Client<G> {
         greeter: G,
         address: String,
         (rank, size): (usize, usize),
-        at_rank_0: bool,
+        holder: Holder,
         server: Option<Server>,
         deadline: &Deadline,
     ) -> Result<Self> {
         let greet = |stream, deadline: &Deadline| greeter.greet(stream, None, deadline);
-        let presence = dial(operation, &address, rank, deadline, || true, greet)?;
-        Ok(Self { greeter, address, rank, size, at_rank_0, presence, idle: Mutex::default(), server })
+        let presence = dial(operation, (&address, holder), rank, deadline, || true, greet)?;
+        Ok(Self { greeter, address, rank, size, holder, presence, idle: Mutex::default(), server })
     }
 
     /// Sends a request on a connection that no other call uses. `Ok(None)` if the server has
@@ -148,7 +169,7 @@ impl<G: Greeter> Client<G> {
 
     /// Whether the server is in the process of rank 0, which is another rank.
     pub(in crate::exchange) fn depends_on_rank_0(&self) -> bool {
-        self.at_rank_0 && self.rank != 0
+        self.holder == Holder::Rank0 && self.rank != 0
     }
 
     /// Whether this process has the server.
@@ -171,7 +192,8 @@ impl<G: Greeter> Client<G> {
     /// Another connection, to the server that is known.
     fn another(&self, operation: &'static str, key: &str, deadline: &Deadline) -> Result<G::Connection> {
         let greet = |stream, deadline: &Deadline| self.greeter.greet(stream, Some(&self.presence), deadline);
-        let dialed = dial(operation, &self.address, self.rank, deadline, || !self.server_has_ended(), greet);
+        let at = (&*self.address, self.holder);
+        let dialed = dial(operation, at, self.rank, deadline, || !self.server_has_ended(), greet);
         // If the server has ended, nobody answers at its address, or another server.
         dialed.map_err(|error| if self.server_has_ended() { self.gone(operation, key) } else { error })
     }
@@ -196,14 +218,21 @@ impl<G: Greeter> Client<G> {
         }
     }
 
+    /// The error of a rank whose server has ended.
     fn gone(&self, operation: &'static str, key: &str) -> Error {
-        if self.at_rank_0 {
-            // Some requests are about no key.
-            let about = if key.is_empty() { String::new() } else { format!("; {key:?}") };
-            let how = format!("has ended, and with it the rendezvous store at {}{about}", self.address);
-            return Error::Departed { operation, rank: 0, how };
+        let address = &self.address;
+        match self.holder {
+            Holder::Rank0 => {
+                // Some requests are about no key.
+                let about = if key.is_empty() { String::new() } else { format!(" ({key:?})") };
+                let how = format!("held the store and has exited: lost the rendezvous store at {address}{about}");
+                Error::Departed { operation, rank: 0, how }
+            }
+            Holder::NoRank => {
+                let reason = format!("lost the rendezvous store at {address}: the server has ended");
+                Error::Exchange { operation, key: key.to_owned(), reason }
+            }
         }
-        self.failed(operation, key, &"the server has ended")
     }
 
     pub(in crate::exchange) fn failed(&self, operation: &'static str, key: &str, why: &dyn fmt::Display) -> Error {
@@ -224,7 +253,7 @@ impl<G: Greeter> Drop for Client<G> {
 /// there is no `hope` that it answers.
 fn dial<T>(
     operation: &'static str,
-    address: &str,
+    (address, holder): (&str, Holder),
     rank: usize,
     deadline: &Deadline,
     hope: impl Fn() -> bool,
@@ -243,7 +272,7 @@ fn dial<T>(
         let goes_on = hope();
         if goes_on && !is_said && begin.elapsed() >= NOTICE {
             is_said = true;
-            eprintln!("gpucomm: rank {rank} still waits for the server of rank 0 at {address}: {why}");
+            eprintln!("gpucomm: rank {rank} still waits for {} at {address}: {why}", holder.server());
         }
         if goes_on {
             std::thread::sleep(pause.min(deadline.remaining()));
@@ -251,7 +280,7 @@ fn dial<T>(
         }
         // An attempt without time would replace the reason by one of its own.
         if !goes_on || deadline.expired() {
-            let detail = format!("rank {rank}: the server of rank 0 at {address} has not come: {why}");
+            let detail = format!("rank {rank}: {} at {address} has not come: {why}", holder.server());
             return Err(deadline.error(operation, detail));
         }
     }
@@ -370,7 +399,8 @@ mod tests {
         let nobody_listens = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let deadline = Deadline::after(Duration::from_secs(2));
         let greet = |_: TcpStream, _: &Deadline| Ok::<_, Failure>(());
-        let error = dial("test", &format!("localhost:{nobody_listens}"), 1, &deadline, || true, greet).unwrap_err();
+        let error = dial("test", (&format!("localhost:{nobody_listens}"), Holder::Rank0), 1, &deadline, || true, greet)
+            .unwrap_err();
         assert!(error.to_string().contains("refused"), "{error}");
     }
 }

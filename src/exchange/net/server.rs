@@ -3,7 +3,7 @@
 //!
 //! A [`Protocol`] finds the requests in the bytes of a connection and answers them. The event loop
 //! here does the rest. It accepts connections, reads and writes without blocking, keeps the limits,
-//! runs the timers, and ends when its own rank leaves.
+//! runs the timers, and ends when the process that has started it drops it.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -46,6 +46,11 @@ const GREETING: Duration = Duration::from_secs(5);
 
 /// How long a client may pause within a request, or while it reads an answer.
 pub(in crate::exchange) const PAUSE: Duration = Duration::from_secs(30);
+
+/// What the process of a server tells its thread: that it has a notice for the protocol, or that
+/// the server ends at once.
+const NOTICE: u8 = 1;
+const STOP: u8 = 2;
 
 /// What one server takes from its clients.
 #[derive(Debug, Clone, Copy)]
@@ -125,6 +130,17 @@ pub(in crate::exchange) trait Protocol {
 
     /// A connection is closed.
     fn closed(&mut self, _clients: &mut Clients<Self::Session>, _session: Self::Session) {}
+
+    /// The process of the server has a notice.
+    fn notified(&mut self, _clients: &mut Clients<Self::Session>) {}
+
+    /// When the protocol has something to do, if no client has.
+    fn next_time(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does what is due.
+    fn time_is(&mut self, _now: Instant) {}
 
     /// What a client is told that sends more than the server has room for.
     fn no_room(&self, _session: &mut Self::Session) -> Refusal {
@@ -294,8 +310,14 @@ impl<S> Clients<S> {
         self.waits.clients()
     }
 
+    /// Clients whose sessions are like this.
+    pub(in crate::exchange) fn which(&self, is: impl Fn(&S) -> bool) -> Vec<u64> {
+        let there = self.connections.iter().filter(|(_, connection)| !connection.closed && is(&connection.session));
+        there.map(|(token, _)| *token).collect()
+    }
+
     /// Closes a connection. The event loop removes it, and tells the protocol.
-    fn close(&mut self, token: u64) {
+    pub(in crate::exchange) fn close(&mut self, token: u64) {
         if let Some(connection) = self.get(token) {
             connection.closed = true;
             self.closed.push(token);
@@ -401,7 +423,7 @@ impl<P: Protocol> EventLoop<P> {
             if self.stop.is_some_and(|stop| !self.is_waited_for() || stop <= Instant::now()) {
                 return;
             }
-            let next = self.clients.timers.first().into_iter().chain(self.stop).min();
+            let next = self.clients.timers.first().into_iter().chain(self.stop).chain(self.protocol.next_time()).min();
             let within = next.map(|next| next.saturating_duration_since(Instant::now()));
             if self.turn(within).is_err() {
                 return;
@@ -426,7 +448,7 @@ impl<P: Protocol> EventLoop<P> {
         for event in &events {
             match event.data.u64() {
                 LISTENER => self.accept(),
-                CONTROL => self.told_to_stop(),
+                CONTROL => self.told(),
                 // A connection with a backlog is told of again, once its backlog is answered.
                 token if self.clients.behind.contains(&token) => {}
                 token => self.serve(token, event.flags),
@@ -441,13 +463,20 @@ impl<P: Protocol> EventLoop<P> {
         while let Some(token) = self.clients.timers.expired(now) {
             self.time_is_up(token, now);
         }
+        self.protocol.time_is(now);
         Ok(happened)
     }
 
-    fn told_to_stop(&mut self) {
-        let now = Instant::now();
+    /// Hears what the process of the server has to say.
+    fn told(&mut self) {
+        let (now, mut byte) = (Instant::now(), [0]);
+        let told = self.control.read(&mut byte);
+        if matches!(told, Ok(1)) && byte == [NOTICE] {
+            self.protocol.notified(&mut self.clients);
+            return self.remove_closed();
+        }
         // The end of the stream says that the rank has left, a byte that it has failed.
-        let left = matches!(self.control.read(&mut [0]), Ok(0));
+        let left = matches!(told, Ok(0));
         self.stop = Some(if left { now + LINGER } else { now });
         self.clients.is_ending = true;
         let _ = epoll::delete(&self.clients.epoll, &self.control);
@@ -708,6 +737,8 @@ pub(in crate::exchange) struct Server {
     pub(in crate::exchange) address: SocketAddr,
     control: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
+    /// Whether it stays for the other ranks when it is dropped.
+    lingers: bool,
 }
 
 impl Server {
@@ -721,7 +752,24 @@ impl Server {
         let (control, theirs) = UnixStream::pair()?;
         let service = EventLoop::new(listener, theirs, protocol)?;
         let thread = std::thread::Builder::new().name("gpucomm-exchange".to_owned()).spawn(move || service.run())?;
-        Ok(Self { address, control: Some(control), thread: Some(thread) })
+        Ok(Self { address, control: Some(control), thread: Some(thread), lingers: true })
+    }
+
+    /// The same, which ends at once when it is dropped.
+    pub(in crate::exchange) fn without_lingering(mut self) -> Self {
+        self.lingers = false;
+        self
+    }
+
+    /// Has the protocol look for a notice of this process.
+    pub(in crate::exchange) fn notify(&self) {
+        self.tell(NOTICE);
+    }
+
+    fn tell(&self, what: u8) {
+        if let Some(mut control) = self.control.as_ref() {
+            let _ = control.write(&[what]);
+        }
     }
 }
 
@@ -729,11 +777,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Closing the stream tells the thread to end when all other ranks have left. A byte before
         // that ends it at once.
-        if let Some(control) = self.control.take()
-            && std::thread::panicking()
-        {
-            let _ = io::Write::write(&mut &control, &[1]);
+        if !self.lingers || std::thread::panicking() {
+            self.tell(STOP);
         }
+        drop(self.control.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -10,7 +10,7 @@ use super::greeting::{Hello, Purpose, Reply, prove, trust};
 use super::secret::{FrameCodes, Secret, TAG};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::exchange::net::client::{Client, Failure, Greeter, Reuse, SLACK, fill, take, write};
+use crate::exchange::net::client::{Client, Failure, Greeter, Holder, Reuse, SLACK, fill, take, write};
 use crate::exchange::net::server::Server;
 use crate::exchange::store::{MAX_KEYS, MAX_VALUE, Store, Swap, check_value, nonce, random};
 use crate::exchange::wire::Reader;
@@ -33,6 +33,8 @@ pub(super) struct Link {
     /// The numbers of the starts of this rank and of the server.
     id: u64,
     server: u64,
+    /// Who has the server, as it says itself.
+    holder: Holder,
 }
 
 impl AsRef<TcpStream> for Link {
@@ -104,22 +106,25 @@ impl Greeter for RankGreeter {
         let Self { rank, size, .. } = *self;
         let nonce = secret.map(|_| random());
         let said = Hello { purpose, rank, size, id, job: self.job.clone(), server: met, nonce }.encode();
-        let mut link = Link { stream, codes: None, id, server: 0 };
+        let mut link = Link { stream, codes: None, id, server: 0, holder: Holder::Rank0 };
         link.send(&said, deadline)?;
         let mut challenge = None;
         loop {
             let reply = Reply::decode(&link.receive(MAX_REPLY, deadline)?);
             let reason = match (reply, secret, challenge) {
                 (Reply::Refused(reason), ..) => return Err(Failure::Never(reason)),
-                (Reply::Welcome { server, proof: None }, None, _) => return Ok(Link { server, ..link }),
+                (Reply::Welcome { server, at_rank_0, proof: None }, None, _) => {
+                    return Ok(Link { server, holder: Holder::of(at_rank_0), ..link });
+                }
                 (Reply::Challenge(nonce), Some(secret), None) => {
                     link.send(&prove(secret, &nonce, &said), deadline)?;
                     challenge = Some(nonce);
                     continue;
                 }
-                (Reply::Welcome { server, proof: Some(proof) }, Some(secret), Some(nonce)) => {
-                    match trust(secret, &nonce, &said, server, &proof) {
-                        Some(codes) => return Ok(Link { codes: Some(codes), server, ..link }),
+                (Reply::Welcome { server, at_rank_0, proof: Some(proof) }, Some(secret), Some(nonce)) => {
+                    let holder = Holder::of(at_rank_0);
+                    match trust(secret, &nonce, &said, (server, at_rank_0), &proof) {
+                        Some(codes) => return Ok(Link { codes: Some(codes), server, holder, ..link }),
                         None => "expected a server with the shared secret, got one that does not prove that it has it",
                     }
                 }
@@ -138,9 +143,10 @@ impl Greeter for RankGreeter {
 
 /// The store of one rank over TCP: made by a [`TcpPlace`](super::TcpPlace).
 ///
-/// The server is in the process of rank 0. When that process ends, all calls return [`Error::Departed`]
-/// at once. The end of another rank is noticed by its connection, which the system closes with the
-/// process. If a host vanishes, that takes up to half a minute.
+/// The server is in the process of rank 0, or is a [`TcpServer`](super::TcpServer). When the process
+/// of rank 0 ends, and the server with it, all calls return [`Error::Departed`] at once. At a
+/// `TcpServer` nothing but that rank is lost. The end of another rank is noticed by its connection,
+/// which the system closes with the process. If a host vanishes, that takes up to half a minute.
 #[derive(Debug)]
 pub struct Tcp {
     client: Client<RankGreeter>,
@@ -153,11 +159,13 @@ impl Tcp {
         operation: &'static str,
         address: String,
         greeter: RankGreeter,
+        holder: Holder,
         server: Option<Server>,
         deadline: &Deadline,
     ) -> Result<Self> {
         let ranks = (greeter.rank, greeter.size);
-        let client = Client::connect(operation, greeter, address, ranks, true, server, deadline)?;
+        let mut client = Client::connect(operation, greeter, address, ranks, holder, server, deadline)?;
+        client.holder = client.presence.holder;
         Ok(Self { client, addresses: Vec::new() })
     }
 
@@ -165,7 +173,8 @@ impl Tcp {
     fn connect_again(&self, deadline: &Deadline) -> Result<Arc<dyn Store>> {
         let connect = |address: &str, deadline: &Deadline| {
             let greeter = self.client.greeter.clone();
-            let mut store = Self::connect("Exchange::join", address.to_owned(), greeter, None, deadline)?;
+            let at = address.to_owned();
+            let mut store = Self::connect("Exchange::join", at, greeter, Holder::Rank0, None, deadline)?;
             store.addresses.clone_from(&self.addresses);
             Ok(Arc::new(store))
         };

@@ -18,7 +18,7 @@ use crate::exchange::wire::{Reader, Writer};
 const MAGIC: &[u8; 8] = b"gpucommX";
 
 /// The version of the protocol. Every change of the encoding raises it.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The longest frame of a client that has not been admitted.
 pub(super) const MAX_HELLO: usize = 1024;
@@ -100,7 +100,7 @@ impl Hello {
 }
 
 fn other_version(version: u32) -> String {
-    format!("expected version {VERSION} of the protocol, got {version}")
+    format!("expected version {VERSION} of the protocol, got {version}, of another version of gpucomm")
 }
 
 /// What the server answers to a greeting, as the client understands it.
@@ -109,6 +109,8 @@ pub(super) enum Reply {
     Welcome {
         /// The number of this start of the server.
         server: u64,
+        /// Whether the server is in the process of rank 0, and ends with it.
+        at_rank_0: bool,
         /// Proves that the server knows the secret.
         proof: Option<Tag>,
     },
@@ -123,8 +125,8 @@ impl Reply {
     pub(super) fn encode(&self) -> Vec<u8> {
         let start = |kind| Writer(MAGIC.to_vec()).u32(VERSION).u8(kind);
         match self {
-            Self::Welcome { server, proof } => {
-                let mut writer = start(0).u8(proof.is_some().into()).u64(*server);
+            Self::Welcome { server, at_rank_0, proof } => {
+                let mut writer = start(0).u8(proof.is_some().into()).u64(*server).u8((*at_rank_0).into());
                 writer.0.extend(proof.iter().flatten());
                 writer.0
             }
@@ -153,20 +155,27 @@ impl Reply {
     fn read_welcome(mut reader: Reader<'_>) -> Option<Self> {
         let proved = reader.u8()?;
         let server = reader.u64()?;
+        let at_rank_0 = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
         let proof = match proved {
             0 => None,
             1 => Some(reader.take(TAG)?.try_into().ok()?),
             _ => return None,
         };
-        reader.end(Self::Welcome { server, proof })
+        reader.end(Self::Welcome { server, at_rank_0, proof })
     }
 }
 
 /// Whom the server admits.
 #[derive(Debug)]
 pub(super) struct Admission {
-    job: String,
-    size: usize,
+    /// The only job, if there is one.
+    job: Option<String>,
+    /// The number of its ranks. A server without it is no rank, and each job has its own.
+    size: Option<usize>,
     secret: Option<Secret>,
     /// The number of this start of the server.
     server: u64,
@@ -193,8 +202,19 @@ pub(super) enum Decision {
 }
 
 impl Admission {
+    /// For the ranks of one job, of which rank 0 has the server.
     pub(super) fn new(job: String, size: usize, secret: Option<Secret>) -> Self {
-        Self { job, size, secret, server: nonce() }
+        Self { job: Some(job), size: Some(size), secret, server: nonce() }
+    }
+
+    /// For the ranks of this job, or of any, by a server that none of them has.
+    pub(super) fn of_jobs(job: Option<String>, secret: Option<Secret>) -> Self {
+        Self { job, size: None, secret, server: nonce() }
+    }
+
+    /// Whether rank 0 has the server.
+    pub(super) fn is_at_rank_0(&self) -> bool {
+        self.size.is_some()
     }
 
     /// Decides about a client by its frame: its hello or, if it has been challenged, its proof.
@@ -214,7 +234,7 @@ impl Admission {
         match (&self.secret, hello.nonce) {
             (None, None) => {
                 self.check(&hello)?;
-                let welcome = Reply::Welcome { server: self.server, proof: None };
+                let welcome = Reply::Welcome { server: self.server, at_rank_0: self.is_at_rank_0(), proof: None };
                 Ok(Decision::Admit(hello, None, welcome.encode()))
             }
             (Some(_), None) => Err(Some("expected a rank with the shared secret, got one without any".to_owned())),
@@ -237,21 +257,21 @@ impl Admission {
         }
         // Only a client that knows the secret learns which job this is.
         self.check(hello)?;
-        let proof = secret.prove(End::Server, &[nonce, &self.server.to_le_bytes(), said]);
-        let welcome = Reply::Welcome { server: self.server, proof: Some(proof) };
+        let at_rank_0 = self.is_at_rank_0();
+        let proof = secret.prove(End::Server, &[nonce, &about(self.server, at_rank_0), said]);
+        let welcome = Reply::Welcome { server: self.server, at_rank_0, proof: Some(proof) };
         let codes = secret.frame_codes(End::Server, &[nonce, said]);
         Ok(Decision::Admit(hello.clone(), Some(Box::new(codes)), welcome.encode()))
     }
 
     /// Refuses a client that is no rank of this exchange.
     fn check(&self, hello: &Hello) -> Result<(), Option<String>> {
-        let (job, size) = (&self.job, self.size);
-        Err(Some(if hello.job != *job {
+        Err(Some(if let Some(job) = self.job.as_ref().filter(|job| **job != hello.job) {
             format!("expected a rank of the job {job:?}, got one of {:?}", hello.job)
-        } else if hello.size != size {
+        } else if let Some(size) = self.size.filter(|size| *size != hello.size) {
             format!("expected one of {size} ranks, got one of {}", hello.size)
-        } else if hello.rank >= size {
-            format!("expected a rank less than {size}, got {}", hello.rank)
+        } else if hello.rank >= hello.size {
+            format!("expected a rank less than {}, got {}", hello.size, hello.rank)
         } else if hello.server != 0 && hello.server != self.server {
             "this server has been started anew, and has nothing of what the one before it had".to_owned()
         } else {
@@ -265,9 +285,23 @@ pub(super) fn prove(secret: &Secret, nonce: &Nonce, said: &[u8]) -> Vec<u8> {
     secret.prove(End::Client, &[nonce, said]).to_vec()
 }
 
+/// What a server says of itself, as far as it proves it.
+fn about(server: u64, at_rank_0: bool) -> [u8; 9] {
+    let mut bytes = [u8::from(at_rank_0); 9];
+    bytes[..8].copy_from_slice(&server.to_le_bytes());
+    bytes
+}
+
 /// The codes of the client's connection, if the server has proved that it knows the secret.
-pub(super) fn trust(secret: &Secret, nonce: &Nonce, said: &[u8], server: u64, proof: &[u8]) -> Option<FrameCodes> {
-    let proved = secret.proves(End::Server, &[nonce, &server.to_le_bytes(), said], proof);
+/// `server` is the number of its start, and whether it is at rank 0.
+pub(super) fn trust(
+    secret: &Secret,
+    nonce: &Nonce,
+    said: &[u8],
+    (server, at_rank_0): (u64, bool),
+    proof: &[u8],
+) -> Option<FrameCodes> {
+    let proved = secret.proves(End::Server, &[nonce, &about(server, at_rank_0), said], proof);
     proved.then(|| secret.frame_codes(End::Client, &[nonce, said]))
 }
 
@@ -284,8 +318,13 @@ mod tests {
             assert!((0..bytes.len()).all(|end| Hello::decode(&bytes[..end]) == Err(None)));
             assert_eq!(Hello::decode(&[&bytes[..], b"x"].concat()), Err(None));
         }
-        let welcome = |proof| Reply::Welcome { server: 5, proof };
-        for said in [welcome(None), welcome(Some([9; TAG])), Reply::Challenge(random()), Reply::Refused("no".into())] {
+        let welcome = |at_rank_0, proof| Reply::Welcome { server: 5, at_rank_0, proof };
+        for said in [
+            welcome(true, None),
+            welcome(false, Some([9; TAG])),
+            Reply::Challenge(random()),
+            Reply::Refused("no".into()),
+        ] {
             let bytes = said.encode();
             assert_eq!(Reply::decode(&bytes), said);
             assert!((0..bytes.len()).all(|end| Reply::decode(&bytes[..end]) == Reply::Unknown));
@@ -299,7 +338,7 @@ mod tests {
         let mut hello = MAGIC.to_vec();
         hello.extend([1, 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0]);
         hello.extend([0; 8 + 4 + 8]);
-        let expected = "expected version 2 of the protocol, got 1".to_owned();
+        let expected = "expected version 3 of the protocol, got 1, of another version of gpucomm".to_owned();
         assert_eq!(Hello::decode(&hello), Err(Some(expected.clone())));
         // Its welcome, and what it says to who is of another version.
         let welcome = Writer(MAGIC.to_vec()).u32(1).u8(0).u8(0).u64(5).0;
@@ -335,7 +374,7 @@ mod tests {
             panic!("not admitted")
         };
         assert_eq!(came, hello(None));
-        assert_eq!(Reply::decode(&answer), Reply::Welcome { server: admission.server, proof: None });
+        assert_eq!(Reply::decode(&answer), Reply::Welcome { server: admission.server, at_rank_0: true, proof: None });
         let reason = refused(&admission.decide(None, &hello(Some(random())).encode()));
         assert!(reason.contains("expected a rank without a shared secret"), "{reason}");
         let other = Hello { size: 3, ..hello(None) };
@@ -366,16 +405,19 @@ mod tests {
             let (challenged, nonce) = challenge(&admission, &said);
             let decision = admission.decide(Some(&challenged), &prove(&secret, &nonce, &said));
             let Decision::Admit(_, Some(mut theirs), answer) = decision else { panic!("{decision:?}") };
-            let Reply::Welcome { server, proof: Some(proof) } = Reply::decode(&answer) else { panic!("{answer:?}") };
-            let mut ours = trust(&secret, &nonce, &said, server, &proof).expect("the server's proof");
+            let Reply::Welcome { server, at_rank_0: true, proof: Some(proof) } = Reply::decode(&answer) else {
+                panic!("{answer:?}")
+            };
+            let mut ours = trust(&secret, &nonce, &said, (server, true), &proof).expect("the server's proof");
             let frame = [&b"get"[..], &ours.sign(std::iter::once(&b"get"[..]))].concat();
             assert_eq!(theirs.verify(&frame), Some(&b"get"[..]));
             // The proof of another server, or of another connection, is none.
-            assert!(trust(&Secret::new(b"theirs"), &nonce, &said, server, &proof).is_none());
-            assert!(trust(&secret, &nonce, &hello(Some(random())).encode(), server, &proof).is_none());
-            assert!(trust(&secret, &nonce, &said, server ^ 1, &proof).is_none());
+            assert!(trust(&Secret::new(b"theirs"), &nonce, &said, (server, true), &proof).is_none());
+            assert!(trust(&secret, &nonce, &hello(Some(random())).encode(), (server, true), &proof).is_none());
+            assert!(trust(&secret, &nonce, &said, (server ^ 1, true), &proof).is_none());
+            assert!(trust(&secret, &nonce, &said, (server, false), &proof).is_none());
             // Nor is the proof of the client itself.
-            assert!(trust(&secret, &nonce, &said, server, &prove(&secret, &nonce, &said)).is_none());
+            assert!(trust(&secret, &nonce, &said, (server, true), &prove(&secret, &nonce, &said)).is_none());
         }
 
         #[test]

@@ -1,4 +1,5 @@
-//! The exchange's own store over TCP: its server is in the process of rank 0.
+//! The exchange's own store over TCP: its server is in the process of rank 0, or in one that is no
+//! rank.
 
 mod client;
 mod codec;
@@ -6,9 +7,12 @@ mod codec;
 #[path = "../../../fuzz/harness/tcp.rs"]
 pub(super) mod fuzz;
 mod greeting;
+mod host;
+mod jobs;
 mod place;
 mod secret;
 mod server;
 
 pub use client::Tcp;
+pub use host::TcpServer;
 pub use place::TcpPlace;

@@ -6,13 +6,16 @@ use std::time::Duration;
 use super::client::{RankGreeter, Tcp};
 use super::greeting::{Admission, MAX_JOB};
 use super::secret::Secret;
-use super::server;
+use super::server::{self, Outside};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
 use crate::exchange::net::address::{PATIENCE, listen};
+use crate::exchange::net::client::Holder;
+use crate::exchange::net::server::Server;
 use crate::exchange::store::check_rank;
 
-/// The address at which ranks meet over TCP: rank 0 serves there, and all ranks connect.
+/// The address at which ranks meet over TCP: rank 0 [serves](Self::serve) there, or a process that
+/// is no rank [hosts](Self::host) the server, and all ranks connect.
 ///
 /// ```no_run
 /// # use gpucomm::exchange::{Exchange, TcpPlace};
@@ -32,12 +35,14 @@ pub struct TcpPlace {
     job: String,
     secret: Option<Secret>,
     timeout: Option<Duration>,
+    /// Whether no rank has the server there.
+    is_hosted: bool,
 }
 
 impl TcpPlace {
     /// `host:port`, where the host is a name, an IPv4 address, or an IPv6 address in brackets.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), job: String::new(), secret: None, timeout: None }
+        Self { address: address.into(), job: String::new(), secret: None, timeout: None, is_hosted: false }
     }
 
     /// The name of the job, of at most 256 bytes. The server refuses ranks of another job that
@@ -115,6 +120,12 @@ impl TcpPlace {
         self
     }
 
+    /// For a place at which no rank has the server: errors say so if it is not reached.
+    pub(crate) fn hosted(mut self) -> Self {
+        self.is_hosted = true;
+        self
+    }
+
     /// The store of a rank: rank 0 [serves](Self::serve), and the others [connect](Self::connect).
     ///
     /// ```
@@ -179,10 +190,23 @@ impl TcpPlace {
         let admission = Admission::new(self.job.clone(), size, self.secret.clone());
         let server = server::start(listener, admission).map_err(fail)?;
         let address = server.address.to_string();
-        Tcp::connect(operation, address, self.greeter(0, size), Some(server), &deadline)
+        Tcp::connect(operation, address, self.greeter(0, size), Holder::Rank0, Some(server), &deadline)
     }
 
-    /// The store of a rank other than 0, or of another process. Tries until the server answers.
+    /// Starts a server that is no rank.
+    pub(super) fn start_hosting(&self, outside: Outside) -> Result<Server> {
+        let operation = "TcpPlace::host";
+        self.check(operation)?;
+        let fail =
+            |error: io::Error| Error::Exchange { operation, key: self.address.clone(), reason: error.to_string() };
+        let addresses = std::slice::from_ref(&self.address);
+        let listener = listen(addresses, PATIENCE, &self.deadline()).map_err(fail)?;
+        let job = Some(self.job.clone()).filter(|job| !job.is_empty());
+        server::start_with(listener, Admission::of_jobs(job, self.secret.clone()), outside).map_err(fail)
+    }
+
+    /// The store of a rank other than 0, or of any rank at a [`TcpServer`](super::TcpServer). Tries
+    /// until the server answers.
     ///
     /// # Errors
     /// Returns [`Error::InvalidArgument`] if `rank` is out of range, the name of the job is too
@@ -193,7 +217,9 @@ impl TcpPlace {
         let operation = "TcpPlace::connect";
         check_rank(operation, rank, size)?;
         self.check(operation)?;
-        Tcp::connect(operation, self.address.clone(), self.greeter(rank, size), None, &self.deadline())
+        // Rank 0 connects to a server that another process has.
+        let holder = if self.is_hosted || rank == 0 { Holder::NoRank } else { Holder::Rank0 };
+        Tcp::connect(operation, self.address.clone(), self.greeter(rank, size), holder, None, &self.deadline())
     }
 
     fn greeter(&self, rank: usize, size: usize) -> RankGreeter {

@@ -1,16 +1,18 @@
-//! The server of the exchange's own protocol, in the process of rank 0.
+//! The server of the exchange's own protocol: in the process of rank 0, or of none.
 
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use super::codec::{self, MAX_REQUEST, Request};
-use super::greeting::{Admission, Challenged, Decision, MAX_HELLO, Purpose};
+use super::greeting::{Admission, Challenged, Decision, MAX_HELLO, Purpose, Reply};
+use super::jobs::Jobs;
 use super::secret::{FrameCodes, TAG};
 use crate::exchange::net::server::{Clients, Limits, PAUSE, Piece, Protocol, Refusal, Server};
-use crate::exchange::table::{Departures, Table};
 use crate::exchange::wire::Writer;
+use crate::lock::Mutex;
 
 /// The most connections that have not been admitted.
 const STRANGERS: usize = 128;
@@ -23,12 +25,34 @@ pub(super) fn start(listener: TcpListener, admission: Admission) -> io::Result<S
     Server::start(listener, Service::new(admission))
 }
 
+/// As [`start`], with what the process of the server learns from it and tells it.
+pub(super) fn start_with(listener: TcpListener, admission: Admission, outside: Outside) -> io::Result<Server> {
+    Server::start(listener, Service::with(admission, outside))
+}
+
+/// A rank that has ended, as the process of the server knows.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) job: String,
+    pub(super) rank: usize,
+    pub(super) how: String,
+}
+
+/// What the thread of a server shares with the process that has it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Outside {
+    /// How many ranks are connected.
+    pub(super) connected: Arc<AtomicUsize>,
+    /// Ranks of which the thread is to be [notified](Server::notify).
+    pub(super) ended: Arc<Mutex<Vec<Ended>>>,
+}
+
 /// What the server holds.
 #[derive(Debug)]
 pub(super) struct Service {
     admission: Admission,
-    table: Table,
-    departures: Departures,
+    jobs: Jobs,
+    ended: Arc<Mutex<Vec<Ended>>>,
 }
 
 /// What the server knows of one connection.
@@ -38,7 +62,7 @@ pub(super) struct Session {
     /// The codes of frames, from a client that has proved that it knows the secret.
     codes: Option<Box<FrameCodes>>,
     /// The keys that the client asked for, while it waits for some of them.
-    waits_for: Option<Vec<String>>,
+    waits_for: Option<Vec<Vec<u8>>>,
 }
 
 /// Who is at the other end of a connection.
@@ -47,9 +71,15 @@ enum Peer {
     Unknown,
     /// It has been asked for a proof that it knows the secret.
     Challenged(Box<Challenged>),
-    /// The rank that is there for as long as the connection is open, by the number of its start.
-    Presence(u64),
-    Requests,
+    /// The rank that is there for as long as the connection is open.
+    Presence {
+        job: u64,
+        id: u64,
+    },
+    /// A rank of this job.
+    Requests {
+        job: u64,
+    },
 }
 
 impl Protocol for Service {
@@ -72,11 +102,11 @@ impl Protocol for Service {
     }
 
     fn has_greeted(session: &Session) -> bool {
-        matches!(session.peer, Peer::Presence(_) | Peer::Requests)
+        matches!(session.peer, Peer::Presence { .. } | Peer::Requests { .. })
     }
 
     fn is_waited_for(session: &Session) -> bool {
-        matches!(session.peer, Peer::Presence(_))
+        matches!(session.peer, Peer::Presence { .. })
     }
 
     fn next(&self, session: &mut Session, input: &[u8]) -> Result<Option<(usize, usize)>, Refusal> {
@@ -86,7 +116,9 @@ impl Protocol for Service {
         }
         match frame(session, input) {
             Ok(found) => Ok(found),
-            Err(reason) if matches!(session.peer, Peer::Requests) => Err(refuse(session, codec::refused(&reason))),
+            Err(reason) if matches!(session.peer, Peer::Requests { .. }) => {
+                Err(refuse(session, codec::refused(&reason)))
+            }
             Err(_) => Err(Refusal::Close),
         }
     }
@@ -101,10 +133,13 @@ impl Protocol for Service {
                 clients.send(token, answer);
                 Ok(())
             }
-            Peer::Requests => self.request(clients, token, frame),
-            Peer::Presence(id) => {
+            Peer::Requests { job } => {
+                let job = *job;
+                self.request(clients, token, job, frame)
+            }
+            Peer::Presence { job, id } => {
                 if Request::decode(frame) == Ok(Request::Bye) {
-                    self.departures.record(*id, "has left");
+                    self.jobs.depart(*job, *id, "has left");
                 }
                 Err(Refusal::Close)
             }
@@ -116,18 +151,40 @@ impl Protocol for Service {
     }
 
     fn closed(&mut self, clients: &mut Clients<Session>, session: Session) {
-        let Peer::Presence(id) = session.peer else { return };
-        self.departures.record(id, "has died: its connection is closed");
-        // All clients that wait have to look whether it is one of those that they wait for.
+        let Peer::Presence { job, id } = session.peer else { return };
+        self.jobs.depart(job, id, "has died: its connection is closed");
+        self.jobs.leave(job, id);
+        // The clients that wait have to look whether it is one of those that they wait for.
         for token in clients.waiting() {
-            self.end_wait(clients, token);
+            let is_of_job = |session: &mut Session| matches!(session.peer, Peer::Requests { job: its } if its == job);
+            if clients.session(token).is_some_and(is_of_job) {
+                self.end_wait(clients, token);
+            }
         }
+    }
+
+    fn notified(&mut self, clients: &mut Clients<Session>) {
+        for Ended { job, rank, how } in std::mem::take(&mut *self.ended.lock()) {
+            let Some((job, ids)) = self.jobs.starts(&job, rank) else { continue };
+            ids.iter().for_each(|id| self.jobs.depart(job, *id, &how));
+            // Another process may have the connection open still, such as a child of the rank.
+            let is_its = |session: &Session| matches!(&session.peer, Peer::Presence { job: its, id } if *its == job && ids.contains(id));
+            clients.which(is_its).into_iter().for_each(|token| clients.close(token));
+        }
+    }
+
+    fn next_time(&self) -> Option<Instant> {
+        self.jobs.next_end()
+    }
+
+    fn time_is(&mut self, now: Instant) {
+        self.jobs.end_empty(now);
     }
 
     fn no_room(&self, session: &mut Session) -> Refusal {
         let reason = "the server is full: it holds too many bytes of requests that have not come whole";
         match session.peer {
-            Peer::Requests => refuse(session, codec::refused(reason)),
+            Peer::Requests { .. } => refuse(session, codec::refused(reason)),
             _ => Refusal::Close,
         }
     }
@@ -182,11 +239,16 @@ fn refuse(session: &mut Session, answer: Vec<Piece>) -> Refusal {
 
 impl Service {
     pub(super) fn new(admission: Admission) -> Self {
-        Self { admission, table: Table::default(), departures: Departures::default() }
+        Self::with(admission, Outside::default())
+    }
+
+    fn with(admission: Admission, outside: Outside) -> Self {
+        let jobs = Jobs::new(!admission.is_at_rank_0(), outside.connected);
+        Self { admission, jobs, ended: outside.ended }
     }
 
     /// Answers a frame of a client that has not been admitted.
-    fn greet(&self, session: &mut Session, frame: &[u8], is_ending: bool) -> Result<Vec<Piece>, Refusal> {
+    fn greet(&mut self, session: &mut Session, frame: &[u8], is_ending: bool) -> Result<Vec<Piece>, Refusal> {
         let challenged = match &session.peer {
             Peer::Challenged(challenged) => Some(&**challenged),
             _ => None,
@@ -209,9 +271,13 @@ impl Service {
                 Ok(framed(session, answer(reply)))
             }
             Decision::Admit(hello, codes, reply) => {
+                let job = match self.jobs.enter(&hello) {
+                    Ok(job) => job,
+                    Err(reason) => return Err(refuse(session, answer(Reply::Refused(reason).encode()))),
+                };
                 session.peer = match hello.purpose {
-                    Purpose::Presence => Peer::Presence(hello.id),
-                    Purpose::Requests => Peer::Requests,
+                    Purpose::Presence => Peer::Presence { job, id: hello.id },
+                    Purpose::Requests => Peer::Requests { job },
                 };
                 // The welcome itself has no code yet.
                 let reply = framed(session, answer(reply));
@@ -223,42 +289,54 @@ impl Service {
         }
     }
 
-    /// Carries out a request.
-    fn request(&mut self, clients: &mut Clients<Session>, token: u64, frame: &[u8]) -> Result<(), Refusal> {
+    /// Carries out a request of a rank of this job.
+    fn request(&mut self, clients: &mut Clients<Session>, token: u64, job: u64, frame: &[u8]) -> Result<(), Refusal> {
         let Some(session) = clients.session(token) else { return Ok(()) };
         let request = match Request::decode(frame) {
             Ok(request) => request,
             Err(reason) => return Err(refuse(session, codec::refused(&reason))),
         };
+        if !self.jobs.has(job) {
+            let reason =
+                "no rank of this job has been connected for so long that the server has nothing of it any more";
+            return Err(refuse(session, codec::refused(reason)));
+        }
         let empty = Writer::default;
+        let of_job = |key: &str| [&job.to_be_bytes(), key.as_bytes()].concat();
+        let table = &mut self.jobs.table;
         let (changed, answer) = match request {
             Request::Set { key, value } => {
-                (Some(key), self.table.set(key.as_bytes(), value).map(|()| codec::done(empty())))
+                let key = of_job(key);
+                let set = table.set(&key, value);
+                (Some(key), set.map(|()| codec::done(empty())))
             }
             Request::Add { key, by } => {
-                let sum = self.table.add(key.as_bytes(), by);
+                let key = of_job(key);
+                let sum = table.add(&key, by);
                 (Some(key), sum.map(|sum| codec::done(empty().u64(sum.cast_unsigned()))))
             }
             Request::CompareAndSet { key, expected, value } => {
-                let swap = self.table.compare_and_set(key.as_bytes(), expected, value);
+                let key = of_job(key);
+                let swap = table.compare_and_set(&key, expected, value);
                 (Some(key), swap.map(|swap| codec::swap(&swap)))
             }
-            Request::Delete { key } => (None, Ok(codec::done(empty().u8(self.table.delete(key.as_bytes()).into())))),
+            Request::Delete { key } => (None, Ok(codec::done(empty().u8(table.delete(&of_job(key)).into())))),
             Request::Clear { prefix } => {
-                self.table.clear(prefix.as_bytes());
+                table.clear(&of_job(prefix));
                 (None, Ok(codec::done(empty())))
             }
-            Request::Ended { ids } => (None, Ok(codec::departures(ids.iter().map(|id| self.departures.get(*id))))),
+            Request::Ended { ids } => (None, Ok(codec::departures(ids.iter().map(|id| self.jobs.departure(job, *id))))),
             Request::Get { keys, ms } => {
-                self.get(clients, token, &keys, Duration::from_millis(ms.into()));
+                let keys = keys.into_iter().map(of_job).collect();
+                self.get(clients, token, keys, Duration::from_millis(ms.into()));
                 return Ok(());
             }
             Request::Bye => return Err(Refusal::Close),
         };
         let answer = framed(session, answer.unwrap_or_else(|reason| codec::refused(&reason)));
         clients.send(token, answer);
-        if let Some(key) = changed.filter(|key| self.table.has(key.as_bytes())) {
-            for token in clients.key_set(key.as_bytes()) {
+        if let Some(key) = changed.filter(|key| self.jobs.table.has(key)) {
+            for token in clients.key_set(&key) {
                 self.end_wait(clients, token);
             }
         }
@@ -266,11 +344,11 @@ impl Service {
     }
 
     /// Answers with the values of `keys`, once all of them are set or `within` is over.
-    fn get(&self, clients: &mut Clients<Session>, token: u64, keys: &[&str], within: Duration) {
+    fn get(&self, clients: &mut Clients<Session>, token: u64, keys: Vec<Vec<u8>>, within: Duration) {
         let Some(session) = clients.session(token) else { return };
-        let missing = keys.iter().map(|key| key.as_bytes()).filter(|key| !self.table.has(key));
-        let missing: std::collections::HashSet<Arc<[u8]>> = missing.map(Arc::from).collect();
-        session.waits_for = Some(keys.iter().map(|key| (*key).to_owned()).collect());
+        let missing = keys.iter().filter(|key| !self.jobs.table.has(key));
+        let missing: std::collections::HashSet<Arc<[u8]>> = missing.map(|key| Arc::from(&**key)).collect();
+        session.waits_for = Some(keys);
         if missing.is_empty() || within.is_zero() {
             self.end_wait(clients, token);
         } else {
@@ -283,7 +361,7 @@ impl Service {
         clients.end_wait(token);
         let Some(session) = clients.session(token) else { return };
         let Some(keys) = session.waits_for.take() else { return };
-        let values = keys.iter().map(|key| self.table.get(key.as_bytes())).collect();
+        let values = keys.iter().map(|key| self.jobs.table.get(key)).collect();
         let answer = framed(session, codec::values(values));
         clients.send(token, answer);
     }
@@ -291,7 +369,7 @@ impl Service {
     /// Panics where the parts of the server contradict each other.
     #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self) {
-        assert!(self.table.is_consistent() && self.departures.is_consistent());
+        self.jobs.check();
     }
 }
 
