@@ -1,5 +1,6 @@
-//! The `gpucomm` program: what is installed (`info`), what will go wrong (`doctor`), how fast it is (`perf`), why a program hangs
-//! (`diagnose`), and ranks that are started together (`run`).
+//! The `gpucomm` program: what is installed (`info`), what will go wrong (`doctor`), how fast it is
+//! (`perf`), why a program hangs (`diagnose`), ranks that are started together (`run`), and a store
+//! at which ranks meet (`store`).
 //!
 //! The program is a library with one function, so that cargo compiles it while it still optimises
 //! `gpucomm`. Nothing else is public, and the function may change with any version.
@@ -18,6 +19,7 @@ mod output;
 mod perf;
 mod run;
 mod size;
+mod store;
 
 use std::process::ExitCode;
 
@@ -35,6 +37,7 @@ pub fn main() -> ExitCode {
         Ok(Command::Diagnose(options)) => diagnose::run(&options),
         Ok(Command::Doctor(options)) => doctor::run(&options).map(verdict),
         Ok(Command::Run(options)) => run::run(&options),
+        Ok(Command::Store(options)) => store::run(&options),
         Ok(Command::Text(text)) => output::line(text.trim_end()).map(|()| ExitCode::SUCCESS),
         Err(failure) => Err(failure),
     };

@@ -4,6 +4,7 @@ pub mod doctor;
 #[cfg(feature = "nvshmem")]
 pub mod nvshmem;
 mod run;
+mod store;
 mod values;
 
 use std::ffi::OsString;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use gpucomm::{ElementKind, Launch};
 
 pub use self::run::{Engine, Place, RunArgs, RunOptions};
+pub use self::store::StoreArgs;
 pub use self::values::{Average, Buffers, RedOp, Root, Way, kind_name};
 use self::values::{List, average, buffers, factor, increment, kinds, launches, natural, positive, redops, root};
 use crate::failure::{Failure, Result};
@@ -34,6 +36,7 @@ pub enum Command {
     Diagnose(DiagnoseArgs),
     Doctor(doctor::DoctorOptions),
     Run(Box<RunOptions>),
+    Store(StoreArgs),
     /// Help, or the version: to be printed.
     Text(String),
 }
@@ -92,7 +95,21 @@ enum Verb {
     /// there is no such program.
     /// Rank 0 reads what comes here on standard input, unless that is a terminal. What ranks have started, and is left at the end, is ended too, be it in a
     /// session of its own. On several machines, other engines start ranks: --print has the line for them.
+    ///
+    /// Ranks of gpucomm meet at a store that this program hosts (GPUCOMM_STORE, unless you set it).
+    /// It outlives every rank, rank 0 as well, and the others learn at once which one has died. On
+    /// one machine it listens at 127.0.0.1 and, if this program is built with the feature `secret`,
+    /// admits only those who know a random GPUCOMM_STORE_SECRET; set that to nothing for ranks that
+    /// are built without it.
     Run(Box<RunArgs>),
+    /// Host a store at which ranks meet, and which outlives all of them
+    ///
+    /// For ranks that other launchers start, with GPUCOMM_STORE=server://HOST:PORT: the death of
+    /// rank 0 does not end the store then. It serves any number of jobs; GPUCOMM_JOB tells them
+    /// apart where launchers have no name for a job. With GPUCOMM_STORE_SECRET set, here and for
+    /// the ranks, nobody else is admitted (feature `secret`). Prints the address at which it
+    /// listens, and runs until SIGTERM or SIGINT.
+    Store(StoreArgs),
 }
 
 /// Options of `gpucomm diagnose`.
@@ -237,6 +254,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command> {
         Ok(Program { command: Verb::Diagnose(args) }) => Ok(Command::Diagnose(args)),
         Ok(Program { command: Verb::Doctor(args) }) => args.checked().map(Command::Doctor),
         Ok(Program { command: Verb::Run(args) }) => args.checked().map(|options| Command::Run(Box::new(options))),
+        Ok(Program { command: Verb::Store(args) }) => Ok(Command::Store(args)),
         #[cfg(feature = "nvshmem")]
         Ok(Program { command: Verb::PerfNvshmem(args) }) => {
             let launch = if args.is_child() { None } else { launch::found()? };

@@ -55,6 +55,10 @@ pub struct RunArgs {
     /// Where rank 0 serves
     #[arg(long, value_name = "HOST:PORT", value_parser = place, requires = "node_rank")]
     master: Option<Place>,
+    /// Where the store listens at which the ranks of all nodes meet, on node 0 [default: the port
+    /// of --master, plus 1]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), requires = "master")]
+    store_port: Option<u16>,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -80,6 +84,7 @@ pub struct RunOptions {
     pub nodes: usize,
     pub node_rank: usize,
     pub master: Option<Place>,
+    pub store_port: Option<u16>,
     /// The program, and its arguments.
     pub command: Vec<OsString>,
 }
@@ -127,6 +132,7 @@ impl RunArgs {
             nodes,
             node_rank: self.node_rank.unwrap_or(0),
             master: self.master,
+            store_port: self.store_port,
             command: self.program,
         })
     }

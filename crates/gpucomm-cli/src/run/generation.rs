@@ -16,6 +16,7 @@ use super::output::Output;
 use super::rank::{self, Death, Rank};
 use super::relay::Stream;
 use super::signals::{ends, named, send};
+use super::store::Store;
 use super::variables::World;
 use crate::failure::{Failure, Result};
 use crate::options::RunOptions;
@@ -25,6 +26,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The same while ranks end.
 const ENDING: Duration = Duration::from_millis(20);
+
+/// How long ranks of other nodes may use the store of this one until that is told.
+const LINGERS: Duration = Duration::from_secs(5);
 
 /// How a start has ended.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +49,7 @@ pub struct Crew<'a> {
     pub spared: BTreeSet<i32>,
     pub events: Receiver<c_int>,
     pub output: Output,
+    pub store: Store,
 }
 
 /// What is known of a start.
@@ -100,7 +105,7 @@ impl Crew<'_> {
         let mut code = None;
         for local in 0..world.local {
             let rank = world.rank(local);
-            match rank::start(world, local, self.options) {
+            match rank::start(world, local, self.options, &self.store) {
                 Ok(mut child) => {
                     let pid = child.id().cast_signed();
                     self.keeper.add(pid);
@@ -172,7 +177,10 @@ impl Crew<'_> {
             }
             if let Some(rank) = state.ranks.iter_mut().find(|rank| rank.pid == pid) {
                 rank.status = Some(ExitStatus::from_raw(status));
-                failed.extend(rank.failure());
+                if let Some(death) = rank.failure() {
+                    self.store.rank_ended(rank.rank, &death.how());
+                    failed.push(death);
+                }
                 // SAFETY: the signal 0 tells whether anybody is in the group, and does nothing.
                 if unsafe { libc::kill(-pid, 0) } != 0 {
                     self.keeper.forget(pid);
@@ -249,6 +257,23 @@ impl Crew<'_> {
                 Ok(SIGTSTP) => _ = emulate_default_handler(SIGTSTP),
                 Ok(_) => {}
                 Err(_) => return None,
+            }
+        }
+    }
+
+    /// Waits until no rank of another node uses the store, but no longer than `limit`. A signal
+    /// ends the wait.
+    pub fn stay(&self, limit: Option<Duration>) {
+        let begin = Instant::now();
+        let mut said = false;
+        while self.store.is_in_use() && limit.is_none_or(|limit| begin.elapsed() < limit) {
+            if !said && begin.elapsed() > LINGERS {
+                said = true;
+                self.output
+                    .note("the ranks of this node have ended; their store stays for those of the others".to_owned());
+            }
+            if self.asked_to_end(ENDING).is_some() {
+                break;
             }
         }
     }

@@ -9,21 +9,28 @@ mod output;
 mod print;
 mod rank;
 mod relay;
-mod signals;
+pub mod signals;
 mod sink;
+pub mod store;
 mod variables;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use gpucomm::Device;
 
 use self::generation::{Crew, Outcome};
 use self::keeper::Keeper;
 use self::output::Output;
+use self::store::Store;
 use self::variables::World;
 use crate::failure::{Failure, Result};
 use crate::options::RunOptions;
+
+/// How long the store stays for ranks of other nodes when one of this node has failed: they are
+/// about to end, too.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Starts the ranks, and says how they have ended by the code to exit with; or prints what else starts them.
 pub fn run(options: &RunOptions) -> Result<ExitCode> {
@@ -37,8 +44,10 @@ pub fn run(options: &RunOptions) -> Result<ExitCode> {
     descendants::adopt()?;
     let mut spared: BTreeSet<_> = descendants::all(&BTreeSet::new()).iter().map(|process| process.pid).collect();
     spared.insert(keeper.pid);
-    let mut crew = Crew { options, keeper, spared, events: signals::listen()?, output: Output::new(options.prefix)? };
     let mut world = World::new(ranks, options);
+    let store = Store::new(&world, options)?;
+    let (events, output) = (signals::listen()?, Output::new(options.prefix)?);
+    let mut crew = Crew { options, keeper, spared, events, output, store };
     let code = loop {
         world.renew(options)?;
         let more = options.max_restarts - world.restarts;
@@ -48,6 +57,10 @@ pub fn run(options: &RunOptions) -> Result<ExitCode> {
             Outcome::Failed { .. } => world.restarts += 1,
         }
     };
+    if options.nodes > 1 {
+        // Ranks of other nodes may go on without those of this one.
+        crew.stay(if code == 0 || options.keep_going { None } else { Some(LINGER) });
+    }
     crew.leave();
     Ok(ExitCode::from(code))
 }

@@ -5,6 +5,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::signals::named;
+use super::store::Store;
 use super::variables::World;
 use crate::notice;
 use crate::options::RunOptions;
@@ -50,23 +51,25 @@ impl Death {
     }
 
     pub fn words(&self) -> String {
-        let Self { rank, pid, status } = self;
-        let how = match (status.signal(), status.code()) {
+        format!("rank {} (process {}) {}", self.rank, self.pid, self.how())
+    }
+
+    pub fn how(&self) -> String {
+        match (self.status.signal(), self.status.code()) {
             (Some(signal), _) => format!("was killed by {}", named(signal)),
             (None, Some(code)) => format!("exited with status {code}"),
             (None, None) => "ended".to_owned(),
-        };
-        format!("rank {rank} (process {pid}) {how}")
+        }
     }
 }
 
 /// Starts the local rank `local`. The kernel kills it when the thread that calls this ends, which must be the main thread.
-pub fn start(world: &World, local: usize, options: &RunOptions) -> std::io::Result<Child> {
+pub fn start(world: &World, local: usize, options: &RunOptions, store: &Store) -> std::io::Result<Child> {
     let (program, args) = options.command.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(args).process_group(0);
     notice::pass_on(&mut command);
-    world.give(&mut command, local, options);
+    world.give(&mut command, local, options, store);
     // A process group that is not the terminal's own is stopped when it reads there.
     let reads = world.rank(local) == 0 && !std::io::stdin().is_terminal();
     command.stdin(if reads { Stdio::inherit() } else { Stdio::null() });

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 
+use super::store::Store;
 use crate::failure::{Failure, Result};
 use crate::options::{Place, RunOptions};
 
@@ -66,15 +67,18 @@ impl World {
     }
 
     /// Gives `command` the environment of the local rank `local`, with the user's own variables.
-    pub fn give(&self, command: &mut Command, local: usize, options: &RunOptions) {
+    pub fn give(&self, command: &mut Command, local: usize, options: &RunOptions, store: &Store) {
         for name in std::env::vars_os().map(|(name, _)| name).filter(|name| of_a_launcher(name)) {
             command.env_remove(name);
         }
         command.envs(self.of(local));
+        let (given, removed) = store.variables();
+        removed.iter().for_each(|name| _ = command.env_remove(name));
+        command.envs(given.iter().map(|(name, value)| (name, value)));
         command.envs(options.env.iter().map(|(name, value)| (name, value)));
     }
 
-    fn of(&self, local: usize) -> [(&'static str, String); 17] {
+    pub fn of(&self, local: usize) -> [(&'static str, String); 17] {
         let rank = self.rank(local).to_string();
         let size = self.size.to_string();
         [
@@ -103,7 +107,7 @@ impl World {
 
 /// Whether a launcher has set `name` for one of its processes: this one, which no rank is. With them, all ranks would be the same one to whoever
 /// asks MPI, PMI or Slurm. What belongs to a job of Slurm as a whole stays.
-fn of_a_launcher(name: &OsStr) -> bool {
+pub fn of_a_launcher(name: &OsStr) -> bool {
     const BEGIN: [&str; 14] = [
         "OMPI_COMM_WORLD_",
         "OMPI_UNIVERSE_",

@@ -23,6 +23,8 @@ mod run;
 mod run_ends;
 mod run_print;
 mod run_signals;
+#[cfg(gpucomm_emulator)]
+mod run_store;
 #[path = "../../../../tests/support/slower.rs"]
 mod slower;
 mod tables;

@@ -9,9 +9,14 @@ use std::time::{Duration, Instant};
 use crate::harness::{Output, command, finish};
 use crate::slower::slower;
 
-/// The launcher, with signals as they are by default: who runs tests in the background may have them ignored.
+/// The launcher.
 pub fn launcher(args: &[&str]) -> Command {
-    let mut command = command(&[&["run"], args].concat());
+    with_default_signals(command(&[&["run"], args].concat()))
+}
+
+/// A program whose signals do what they do by default. A shell that runs the tests in the background
+/// may ignore them.
+pub fn with_default_signals(mut command: Command) -> Command {
     let reset = || {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP] {
             // SAFETY: between fork and exec, the only thread says that a signal does what it does by default.

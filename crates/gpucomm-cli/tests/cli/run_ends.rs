@@ -9,7 +9,7 @@ use crate::run::{launcher, shell, sorted, spawn, until};
 use crate::slower::slower;
 
 /// Whether a process is there, and has not ended.
-fn lives(pid: &str) -> bool {
+pub fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }

@@ -45,7 +45,11 @@ fn lines_are_read_back_by_a_shell() {
             &["env", "A=it's $A", "srun"][1..],
             &["--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--kill-on-bad-exit=1", "--label"][..],
         ),
-        ("mpirun", &["mpirun", "-n", "8"], &["--map-by", "ppr:4:node", "-x", "A=it's $A", "--tag-output"]),
+        (
+            "mpirun",
+            &["mpirun", "-n", "8"],
+            &["--map-by", "ppr:4:node", "-x", "MASTER_ADDR=node1", "A=it's $A", "--tag-output"],
+        ),
         (
             "torchrun",
             &["A=it's $A", "torchrun"],
@@ -64,7 +68,14 @@ fn lines_are_read_back_by_a_shell() {
         }
     }
     // Where the first node has no name, a shell says so.
-    assert_eq!(words("torchrun", &print("torchrun", &["-n", "8", "--nodes", "2"]), &[]), None);
+    for engine in ["torchrun", "mpirun"] {
+        assert_eq!(words(engine, &print(engine, &["-n", "8", "--nodes", "2"]), &[]), None, "{engine}");
+    }
+    for place in ["MASTER_ADDR=node2", "GPUCOMM_STORE=server://node2:29400"] {
+        let line = print("mpirun", &["-n", "8", "--nodes", "2", "--env", place]);
+        assert!(line.contains(place) && !line.contains(":?"), "{line}");
+    }
+    assert!(!print("mpirun", &["-n", "3"]).contains("MASTER_ADDR"));
     let alone = print("torchrun", &["-n", "3", "--max-restarts", "2"]);
     assert!(
         alone.contains("--standalone") && alone.contains("--nproc_per_node=3 ") && alone.contains("--max_restarts=2"),
@@ -88,13 +99,21 @@ fn the_manifest_is_what_kubernetes_reads() {
     });
     let Some(parsed) = parsed.ok().filter(|output| output.status.code() != Some(77)) else {
         // Without PyYAML: it is there, in two parts.
-        assert_eq!(text.matches("\n---\n").count(), 1, "{text}");
+        assert_eq!(text.matches("\n---\n").count(), 3, "{text}");
         assert!(text.contains("\nkind: \"Service\"\n") && text.contains("\nkind: \"Job\"\n"), "{text}");
         return;
     };
     assert!(parsed.status.success(), "{text}");
     let all: Value = serde_json::from_slice(&parsed.stdout).unwrap();
-    let [service, job] = &all.as_array().unwrap()[..] else { panic!("{text}") };
+    let [service, store, store_service, job] = &all.as_array().unwrap()[..] else { panic!("{text}") };
+    // The store in a pod of its own, which its service finds and this program starts.
+    assert_eq!((store["kind"].as_str(), store_service["kind"].as_str()), (Some("Pod"), Some("Service")));
+    assert_eq!(store["metadata"]["labels"], store_service["spec"]["selector"]);
+    let served = &store["spec"]["containers"][0];
+    assert_eq!(served["command"], serde_json::json!(["gpucomm", "store", "--listen", "0.0.0.0:29400"]));
+    let port = &store_service["spec"]["ports"][0]["port"];
+    let named = format!("server://{}:{port}", store_service["metadata"]["name"].as_str().unwrap());
+    assert_eq!(named, "server://my-prog-store:29400");
     assert_eq!((service["apiVersion"].as_str(), service["kind"].as_str()), (Some("v1"), Some("Service")));
     assert_eq!(service["spec"]["clusterIP"], "None");
     assert_eq!(service["spec"]["selector"]["job-name"], "my-prog");
@@ -106,6 +125,12 @@ fn the_manifest_is_what_kubernetes_reads() {
     assert_eq!((pod["subdomain"].as_str(), pod["restartPolicy"].as_str()), (Some("my-prog"), Some("Never")));
     let container = &pod["containers"][0];
     assert!(container["env"].as_array().unwrap().contains(&serde_json::json!({"name": "A", "value": "it's $$A"})));
+    assert!(
+        container["env"].as_array().unwrap().contains(&serde_json::json!({"name": "GPUCOMM_STORE", "value": named}))
+    );
+    // Both ends get the secret, or none does.
+    assert!(container["env"].as_array().unwrap().contains(&served["env"][0]), "{text}");
+    assert_eq!(served["env"][0]["valueFrom"]["secretKeyRef"]["optional"], true);
     let command: Vec<_> = container["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
     let program = command.iter().position(|word| *word == "./my prog.sh").unwrap();
     // As Kubernetes has it after it has looked for variables.

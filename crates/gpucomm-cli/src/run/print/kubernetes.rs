@@ -8,8 +8,12 @@ use super::{Job, gpus};
 
 const PORT: u16 = 29500;
 
-/// A pod for each node, in which `gpucomm run` starts the ranks of the node, so that these see each other's GPUs and memory; and the service
-/// by which pod 0 has a name.
+/// Where the store listens.
+const STORE_PORT: u16 = 29400;
+
+/// A pod for each node, in which `gpucomm run` starts the ranks of the node, so that these see each
+/// other's GPUs and memory; the service by which pod 0 has a name; and a pod for the store, which
+/// outlives every rank, with a service of its own.
 pub fn manifest(job: &Job) -> String {
     let name = name(job.command[0]);
     let mut words: Vec<String> = vec!["gpucomm".to_owned(), "run".to_owned()];
@@ -24,10 +28,21 @@ pub fn manifest(job: &Job) -> String {
     // Kubernetes puts in variables, $(NAME), unless the dollar is there twice.
     let words: Vec<_> = words.into_iter().chain(job.command.iter().map(|word| word.replace('$', "$$"))).collect();
     let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    // Both ends have the secret, if the user has made one.
+    let store = format!("{name}-store");
+    let secret = json!({
+        "name": "GPUCOMM_STORE_SECRET",
+        "valueFrom": {"secretKeyRef": {"name": store, "key": "secret", "optional": true}},
+    });
     let mut env = vec![
         field("NODE_RANK", "metadata.annotations['batch.kubernetes.io/job-completion-index']"),
         field("JOB_UID", "metadata.labels['batch.kubernetes.io/controller-uid']"),
     ];
+    let is_named = job.env.iter().any(|(name, _)| *name == "GPUCOMM_STORE");
+    if !is_named {
+        env.push(json!({"name": "GPUCOMM_STORE", "value": format!("server://{store}:{STORE_PORT}")}));
+        env.push(secret.clone());
+    }
     env.extend(job.env.iter().map(|(name, value)| json!({"name": name, "value": value.replace('$', "$$")})));
     let mut container = json!({
         "name": "ranks",
@@ -65,14 +80,52 @@ pub fn manifest(job: &Job) -> String {
             },
         },
     });
+    let mut parts = vec![service];
     let mut text = String::from(
         "# An indexed Job of batch/v1, of Kubernetes 1.27 or newer, and a service without an address of its own. Each pod is a node, in which\n\
          # gpucomm run starts the ranks. Put in the image that has the program and gpucomm for IMAGE. When a pod fails, all end.\n",
     );
-    yaml(&service, 0, &mut text);
-    text.push_str("---\n");
-    yaml(&job, 0, &mut text);
+    if !is_named {
+        text.push_str(&format!(
+            "# The ranks meet at the store in a pod of its own, which stays until it is deleted. Only ranks with its secret are admitted if there is one,\n\
+             # for which gpucomm and the program need the feature `secret`:\n\
+             # kubectl create secret generic {store} --from-literal=secret=\"$(head -c 16 /dev/urandom | base64)\"\n",
+        ));
+        parts.extend(of_store(&store, &secret));
+    }
+    parts.push(job);
+    for (at, part) in parts.iter().enumerate() {
+        if at > 0 {
+            text.push_str("---\n");
+        }
+        yaml(part, 0, &mut text);
+    }
     text
+}
+
+/// The pod of the store, and the service by which ranks find it.
+fn of_store(store: &str, secret: &Value) -> [Value; 2] {
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": store, "labels": {"gpucomm-store": store}},
+        "spec": {
+            "restartPolicy": "Always",
+            "containers": [{
+                "name": "store",
+                "image": "IMAGE",
+                "command": ["gpucomm", "store", "--listen", format!("0.0.0.0:{STORE_PORT}")],
+                "env": [secret],
+            }],
+        },
+    });
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": store},
+        "spec": {"selector": {"gpucomm-store": store}, "ports": [{"port": STORE_PORT, "targetPort": STORE_PORT}]},
+    });
+    [pod, service]
 }
 
 /// The name of the program as one that Kubernetes takes.

@@ -22,7 +22,8 @@ pub fn srun(job: &Job) -> String {
     line(words, job)
 }
 
-/// Open MPI's, of version 4 or 5. On several nodes it takes them from Slurm or the like, or from --host and --hostfile.
+/// Open MPI's, of version 4 or 5. On several nodes it takes them from Slurm or the like, or from
+/// --host and --hostfile; MASTER_ADDR names the one of rank 0.
 pub fn mpirun(job: &Job) -> Result<String> {
     if job.command.contains(&":") {
         return Err(Failure::usage("mpirun takes an argument `:` for the end of the program's: it cannot have one"));
@@ -31,6 +32,11 @@ pub fn mpirun(job: &Job) -> Result<String> {
     words.extend(["--map-by".to_owned(), format!("ppr:{}:node", job.local)]);
     if job.prefix {
         words.push("--tag-output".to_owned());
+    }
+    let names_a_place = |name: &str| matches!(name, "MASTER_ADDR" | "GPUCOMM_STORE");
+    if job.nodes > 1 && !job.env.iter().any(|(name, _)| names_a_place(name)) {
+        let first = r#"MASTER_ADDR="${MASTER_ADDR:?is to name the host of rank 0}""#;
+        words.extend(["-x".to_owned(), first.to_owned()]);
     }
     for (name, value) in &job.env {
         words.extend(["-x".to_owned(), quote(&format!("{name}={value}"))]);
