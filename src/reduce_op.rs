@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 /// use gpucomm::ReduceOp;
 ///
 /// assert_eq!("max".parse(), Ok(ReduceOp::Max));
-/// assert_eq!(ReduceOp::Avg.name(), "avg");
 /// assert_eq!(ReduceOp::Min.to_string(), "min");
 /// assert!("mean".parse::<ReduceOp>().is_err());
 /// ```
@@ -53,6 +52,13 @@ impl ReduceOp {
     pub const ALL: [Self; 8] = [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::Avg, Self::And, Self::Or, Self::Xor];
 
     /// The name in lower case: `sum`, `prod`, …
+    ///
+    /// ```
+    /// use gpucomm::ReduceOp;
+    ///
+    /// let name = ReduceOp::Avg.name();
+    /// assert_eq!(name, "avg");
+    /// ```
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",

@@ -225,7 +225,7 @@
 //! Where a communicator has failed, a device or a process is lost, work is late, or one of several ranks could not enqueue what others may have, the
 //! generation of the world ends. That a process is lost the store of the exchange tells, most within milliseconds, but those of [PyTorch](crate::exchange::C10dPlace) not at
 //! all: there it is seen when a request is late, and again by those who wait for it to rebuild the world, until the timeout of
-//! [`WorldOptions::with_init`]. Under `gpucomm run` and `torchrun` the variable `GPUCOMM_STORE=tcp://host:port` chooses a store that tells. All of its requests are
+//! [`WorldOptions::with_init`]. The store that `gpucomm run` hosts tells; under `torchrun` the variable `GPUCOMM_STORE=tcp://host:port` chooses one that does. All of its requests are
 //! answered, with their buffers, here and, over an [exchange](World::join), in the other processes. [`World::health`] and [`World::watch`] tell of it. [`World::rebuild`],
 //! or [`Rebuild::Automatic`], makes the next one, of the same ranks or of those that are left. A [`Rank`] of a generation that has ended refuses
 //! what is submitted to it ([`Reason::Stale`]).

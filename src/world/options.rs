@@ -66,7 +66,8 @@ pub enum Rebuild {
 /// ```
 /// use std::time::Duration;
 /// use gpucomm::Device;
-/// use gpucomm::world::{Members, Overflow, Rebuild, World, WorldOptions};
+/// use gpucomm::nccl::InitOptions;
+/// use gpucomm::world::{Members, Overflow, Rebuild, WhileDown, World, WorldOptions};
 ///
 /// # fn main() -> gpucomm::Result<()> {
 /// let rebuild = Rebuild::Automatic {
@@ -75,7 +76,15 @@ pub enum Rebuild {
 ///     longest: Duration::from_secs(10),
 ///     attempts: 5,
 /// };
-/// let options = WorldOptions::new().with_queue(64).with_overflow(Overflow::Refuse).with_rebuild(rebuild);
+/// let options = WorldOptions::new()
+///     .with_queue(64)
+///     .with_overflow(Overflow::Refuse)
+///     .with_timeout(Duration::from_secs(30))
+///     .with_spin(Duration::from_micros(50))
+///     .with_sequenced(true)
+///     .with_while_down(WhileDown::Queue)
+///     .with_rebuild(rebuild)
+///     .with_init(InitOptions::new().with_timeout(Duration::from_secs(60)));
 /// let world = World::new_with(&Device::all()?, &options)?;
 /// # drop(world);
 /// # Ok(())

@@ -199,6 +199,17 @@ impl World {
 
     /// The name by which errors and traces call the world: that of [`WorldOptions::with_name`], or
     /// that of its communicators.
+    ///
+    /// ```
+    /// # use gpucomm::Device;
+    /// # use gpucomm::world::{World, WorldOptions};
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let world = World::new_with(&Device::all()?, &WorldOptions::new().with_name("experts")?)?;
+    /// let name = world.name();
+    /// assert_eq!(name, "experts");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn name(&self) -> &str {
         self.core.name.as_str()
     }

@@ -52,6 +52,15 @@ impl TcpPlace {
     ///
     /// The server uses about two file descriptors for each rank, as that of [`serve`](Self::serve).
     ///
+    /// ```
+    /// # use gpucomm::exchange::TcpPlace;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// let server = TcpPlace::new("127.0.0.1:0").host()?;
+    /// println!("GPUCOMM_STORE=server://{}", server.address());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`serve`](Self::serve).
     pub fn host(&self) -> Result<TcpServer> {

@@ -18,7 +18,9 @@ use crate::error::Result;
 /// # fn main() -> gpucomm::Result<()> {
 /// let options = InitOptions::new().with_timeout(Duration::from_secs(30)).with_config(Config::new().with_max_ctas(8));
 /// let clique = Clique::init_all_with(&Device::all()?, &options)?;
-/// # drop(clique);
+/// // For ranks in several processes, started by `Communicator::init_rank_over`.
+/// let checked = options.with_checked(true);
+/// # drop((clique, checked));
 /// # Ok(())
 /// # }
 /// ```
