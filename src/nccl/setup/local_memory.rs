@@ -8,7 +8,7 @@
 //! device is idle, as far as this crate knows. If `NCCL_SET_STACK_SIZE` is 1, NCCL does this when a
 //! communicator starts.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::environment;
@@ -26,24 +26,21 @@ const LEAVES: Duration = Duration::from_millis(20);
 /// How long copies and fills may take that were enqueued before the gate was shut.
 const PASSES: Duration = Duration::from_millis(100);
 
-/// How many devices [`MADE`] has bits for.
-const DEVICES: usize = 64 * 16;
+/// How many devices [`MADE`] has room for. A process has far fewer.
+const DEVICES: usize = 1024;
 
-/// The devices whose memory has been made, by their ordinals.
-static MADE: [AtomicU64; DEVICES / 64] = [const { AtomicU64::new(0) }; DEVICES / 64];
+/// For each device, by its ordinal, whether its memory has been made.
+static MADE: [AtomicBool; DEVICES] = [const { AtomicBool::new(false) }; DEVICES];
 
-/// The word and the bit of `device`.
 #[inline]
-fn place(device: Device) -> (&'static AtomicU64, u64) {
-    let ordinal = device.ordinal() as usize % DEVICES;
-    (&MADE[ordinal / 64], 1 << (ordinal % 64))
+fn flag(device: Device) -> &'static AtomicBool {
+    &MADE[device.ordinal() as usize % DEVICES]
 }
 
 /// Whether the memory of `device` has been made.
 #[inline]
 pub(crate) fn is_made(device: Device) -> bool {
-    let (word, bit) = place(device);
-    word.load(Ordering::Relaxed) & bit != 0
+    flag(device).load(Ordering::Relaxed)
 }
 
 /// Makes the memory of `device` for `operation`, when the device is idle.
@@ -74,8 +71,7 @@ pub(crate) fn make(
         })?;
         made.ok_or_else(|| late(operation, device, deadline))?;
     }
-    let (word, bit) = place(device);
-    word.fetch_or(bit, Ordering::Relaxed);
+    flag(device).store(true, Ordering::Relaxed);
     Ok(())
 }
 
