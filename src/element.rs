@@ -19,6 +19,7 @@ mod sealed {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
+#[doc(alias("ncclDataType_t", "NcclDataType"))]
 pub enum ElementKind {
     /// Signed 8-bit integer.
     I8,

@@ -184,6 +184,7 @@ pub(crate) fn running_cuda() -> Result<Version> {
 ///
 /// # Errors
 /// [`Error::InvalidUsage`] where it says what is no version.
+#[doc(alias = "nvshmemx_vendor_get_version_info")]
 #[cfg(feature = "nvshmem")]
 pub fn running_nvshmem() -> Result<Version> {
     const OPERATION: &str = "nvshmemx_vendor_get_version_info";

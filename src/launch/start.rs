@@ -34,6 +34,7 @@ impl Communicator {
     ///
     /// # Safety
     /// As [`Communicator::init_rank`].
+    #[doc(alias = "ncclCommInitRankConfig")]
     pub unsafe fn from_launch(launch: &Launch) -> Result<Self> {
         let options = InitOptions::new().with_timeout(launch.timeout());
         // SAFETY: the caller promises it.

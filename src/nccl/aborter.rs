@@ -86,6 +86,7 @@ impl Aborter {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommAbort")]
     pub fn abort(&self, reason: &str) -> AbortOutcome {
         match self.inner.upgrade() {
             Some(inner) => {

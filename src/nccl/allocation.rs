@@ -46,6 +46,7 @@ impl Communicator {
     ///   there are no windows and the ranks do not meet: only the rank that has too little gets the error, and the communicator goes on.
     /// - [`Disagreement`](crate::Error::Disagreement) if the ranks of a clique ask for different sizes.
     /// - [`Timeout`](crate::Error::Timeout) if a rank does not come, or work that uses dropped memory goes on.
+    #[doc(alias("ncclMemAlloc", "ncclCommWindowRegister"))]
     pub fn alloc<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T>> {
         Ok(CommBuffer::new(self.inner(), allocate::one::<T>("alloc", self.inner(), stream, len, Wanted::Fitting)?, len))
     }
@@ -144,6 +145,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::alloc`]; [`Unsupported`](crate::Error::Unsupported) where there are no windows.
+    #[doc(alias("ncclMemAlloc", "ncclCommWindowRegister"))]
     pub fn alloc_symmetric<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T, Symmetric>> {
         const OPERATION: &str = "alloc_symmetric";
         let alloc = allocate::one::<T>(OPERATION, self.inner(), stream, len, Wanted::Symmetric)?;
@@ -182,6 +184,7 @@ impl Communicator {
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`Aborted`](crate::Error::Aborted);
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where `stream` is of another device, or the bytes of `len` elements cannot be
     /// counted.
+    #[doc(alias = "ncclMemAlloc")]
     pub fn alloc_local<T: Element>(&self, stream: &Stream, len: usize) -> Result<CommBuffer<'_, T, Local>> {
         Ok(CommBuffer::new(self.inner(), allocate::local::<T>(self.inner(), stream, len)?, len))
     }
@@ -217,6 +220,7 @@ impl Communicator {
     /// # Errors
     /// [`Timeout`](crate::Error::Timeout) where a rank does not come, or what uses the memory goes on;
     /// [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique do something else.
+    #[doc(alias("ncclCommWindowDeregister", "ncclMemFree", "ncclCommDeregister"))]
     pub fn reclaim(&self) -> Result<()> {
         allocate::reclaim("reclaim", &[self.inner()])
     }

@@ -41,6 +41,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::barrier_on_stream`], and those of [`Stream::synchronize_timeout`]; [`Error::Timeout`] says which rank has
     /// not come.
+    #[doc(alias = "ncclAllReduce")]
     pub fn barrier(&self, stream: &Stream) -> Result<()> {
         const OPERATION: &str = "barrier";
         let deadline = Deadline::after(self.timeout());
@@ -69,6 +70,7 @@ impl Communicator {
     ///
     /// # Errors
     /// Those of operations, and the first time of an allocation, of one byte.
+    #[doc(alias = "ncclAllReduce")]
     pub fn barrier_on_stream(&self, stream: &Stream) -> Result<()> {
         self.enqueue_barrier("barrier_on_stream", stream)
     }
@@ -101,6 +103,7 @@ impl Clique {
     ///
     /// # Errors
     /// As [`Clique::barrier_on_stream`] and [`Stream::synchronize_timeout`].
+    #[doc(alias = "ncclAllReduce")]
     pub fn barrier(&self, streams: &[Stream]) -> Result<()> {
         const OPERATION: &str = "barrier";
         let Some(first) = self.ranks().first() else { return Ok(()) };
@@ -126,6 +129,7 @@ impl Clique {
     ///
     /// # Errors
     /// As [`Communicator::barrier_on_stream`]; [`Error::InvalidArgument`] where there is not one stream a rank.
+    #[doc(alias = "ncclAllReduce")]
     pub fn barrier_on_stream(&self, streams: &[Stream]) -> Result<()> {
         self.enqueue_barrier("barrier_on_stream", streams)
     }

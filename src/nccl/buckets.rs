@@ -41,6 +41,7 @@ impl Communicator {
     ///
     /// # Errors
     /// Those of operations; of an argument, its text says which buffer it is about, counted from 0. Nothing was submitted then.
+    #[doc(alias = "ncclAllReduce")]
     pub fn all_reduce_many<'a, T: Reduce>(
         &'a self,
         buffers: impl IntoIterator<Item = impl IntoBuffers<'a, T, AllRanks>>,

@@ -71,6 +71,7 @@ impl Clique {
     /// `NCCL_MULTI_RANK_GPU_ENABLE=1` is set: for tests), and where the environment says what
     /// [`Communicator::init_rank`] refuses; [`Error::Timeout`]; [`Error::LibraryTooOld`]; [`Error::InvalidUsage`] within a host function, or
     /// where no thread can be started; [`Error::Aborted`] where the [`Clique::spmd`] that this is called in has failed; what NCCL says.
+    #[doc(alias("ncclCommInitRankConfig", "ncclCommInitAll"))]
     pub fn init_all(devices: &[Device]) -> Result<Self> {
         start::all_ranks("Clique::init_all", devices, &InitOptions::default()).map(Self::of)
     }
@@ -347,6 +348,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommAbort")]
     pub fn abort(self, reason: &str) -> AbortOutcome {
         abort_members(&self.ranks, Vec::new(), reason.into(), Duration::ZERO)
     }
@@ -366,6 +368,7 @@ impl Clique {
     ///
     /// # Errors
     /// As [`Communicator::close`]; the first one.
+    #[doc(alias("ncclCommFinalize", "ncclCommDestroy"))]
     pub fn close(self) -> Result<()> {
         let timeout = timeout_of(&self.ranks);
         self.close_timeout(timeout)

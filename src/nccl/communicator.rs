@@ -39,6 +39,7 @@ use crate::sys;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("ncclComm_t", "NcclComm", "NcclCommunicator"))]
 pub struct Communicator {
     inner: Arc<Inner>,
 }
@@ -211,6 +212,7 @@ impl Communicator {
     ///
     /// # Errors
     /// What NCCL reports, or why the communicator has ended; [`Error::InvalidUsage`](crate::Error::InvalidUsage) within a host function of a stream.
+    #[doc(alias = "ncclCommGetAsyncError")]
     pub fn async_error(&self) -> Result<()> {
         outside_of_host_functions("async_error")?;
         self.inner.async_error().unwrap_or_else(|| Err(self.inner.dead("async_error")))
@@ -256,6 +258,7 @@ impl Communicator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclGetLastError")]
     pub fn last_error(&self) -> Option<String> {
         warnings::last_error()
     }

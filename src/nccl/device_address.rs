@@ -87,6 +87,7 @@ impl Communicator {
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where `target` is no window of this communicator, or lies behind the end of that of this rank
     /// or of `peer`, and where there is no rank `peer`; [`InvalidUsage`](crate::Error::InvalidUsage) within a host function; why the communicator
     /// has ended; what NCCL says.
+    #[doc(alias = "ncclGetPeerDevicePointer")]
     pub fn peer_address<T: Element>(&self, target: WindowRange<'_, T>, peer: usize) -> Result<DeviceAddress> {
         const OPERATION: &str = "peer_address";
         let inner = self.inner();
@@ -121,6 +122,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::peer_address`]; NCCL says [`Nccl`](crate::Error::Nccl) to a number that no rank of the team has.
+    #[doc(alias = "ncclGetLsaDevicePointer")]
     pub fn lsa_address<T: Element>(&self, target: WindowRange<'_, T>, lsa_rank: usize) -> Result<DeviceAddress> {
         const OPERATION: &str = "lsa_address";
         let inner = self.inner();
@@ -164,6 +166,7 @@ impl Communicator {
     /// When it is called first, NCCL makes a multicast object together with the other ranks of the team, and talks to them without saying about what. So all of
     /// them call it, each on a thread of its own, in the same place among all else that they do on this communicator. Where one does not, the
     /// others wait inside NCCL.
+    #[doc(alias = "ncclGetLsaMultimemDevicePointer")]
     pub unsafe fn multimem_address<T: Element>(&self, target: WindowRange<'_, T>) -> Result<DeviceAddress> {
         const OPERATION: &str = "multimem_address";
         let inner = self.inner();
@@ -206,6 +209,7 @@ impl Communicator {
     ///
     /// # Safety
     /// As there.
+    #[doc(alias = "ncclGetLsaMultimemDevicePointer")]
     pub unsafe fn multimem_ptr<'t, T: Element>(&self, target: WindowRange<'t, T>, len: usize) -> Result<McPtr<'t, T>> {
         const OPERATION: &str = "multimem_ptr";
         begin(OPERATION)?;

@@ -30,6 +30,7 @@ const SHORTEST: usize = 32;
 /// let error = gpucomm::nccl::encrypt_sockets(b"too short").unwrap_err();
 /// assert!(!error.to_string().contains("too short"), "no error shows the key");
 /// ```
+#[doc(alias = "ncclSetEncryption")]
 pub fn encrypt_sockets(key: &[u8]) -> Result<()> {
     const OPERATION: &str = "encrypt_sockets";
     outside_of_host_functions(OPERATION)?;

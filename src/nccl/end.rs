@@ -23,6 +23,7 @@ impl Communicator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommAbort")]
     pub fn abort(self, reason: &str) -> AbortOutcome {
         self.aborter().abort(reason)
     }
@@ -54,6 +55,7 @@ impl Communicator {
     /// [`Error::InvalidUsage`] where a [`Graph`](crate::Graph) with operations of it lives, or is being captured; [`Error::Timeout`] where that takes longer; [`Error::Aborted`] where it has ended before; why its work has failed; what
     /// NCCL says. The communicator is gone in any case: where it could not
     /// be closed it is aborted, and what may still write into memory is waited for as in a drop, two seconds to ten.
+    #[doc(alias("ncclCommFinalize", "ncclCommDestroy"))]
     pub fn close(self) -> Result<()> {
         let timeout = self.timeout();
         self.close_timeout(timeout)

@@ -56,6 +56,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// What `record` returned; [`InvalidUsage`](crate::Error::InvalidUsage) within another group; what the operations return.
+#[doc(alias("ncclGroupStart", "ncclGroupEnd"))]
 pub fn group<'env, R>(record: impl FnOnce(&mut Group<'env>) -> Result<R>) -> Result<R> {
     try_group(record)
 }

@@ -59,6 +59,7 @@ impl Communicator {
     /// })
     /// # }
     /// ```
+    #[doc(alias = "ncclCommGetUniqueId")]
     pub fn invite(&self, more: usize) -> Result<Vec<Invitation>> {
         let invited = grow::invite("invite", self.inner(), more)?;
         Ok(Invitation::all(&invited, self.size()))
@@ -105,6 +106,7 @@ impl Communicator {
     /// })
     /// # }
     /// ```
+    #[doc(alias = "ncclCommGrow")]
     pub fn grow(&self, more: usize) -> Result<Self> {
         self.grow_on("grow", more, None)
     }
@@ -138,6 +140,7 @@ impl Communicator {
     /// }
     /// # let _ = come;
     /// ```
+    #[doc(alias = "ncclCommGrow")]
     pub unsafe fn join(device: Device, invitation: Invitation, options: &InitOptions) -> Result<Self> {
         invitation.come("Communicator::join", device, Some(options)).map(Self::from_inner)
     }
@@ -355,6 +358,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("ncclCommGetUniqueId", "ncclCommGrow"))]
     pub fn grow(&self, devices: &[Device]) -> Result<Self> {
         const OPERATION: &str = "Clique::grow";
         let wrong = |expected: &str, got: &dyn fmt::Display| Err(Error::argument(OPERATION, "devices", expected, got));

@@ -236,6 +236,7 @@ use crate::version::{self, Version};
 ///
 /// # Errors
 /// What NCCL says.
+#[doc(alias = "ncclGetVersion")]
 pub fn version() -> Result<Version> {
     version::running_nccl()
 }
@@ -247,6 +248,7 @@ pub fn version() -> Result<Version> {
 ///
 /// assert!(!gpucomm::nccl::error_string(ncclResult_t::ncclInvalidArgument).is_empty());
 /// ```
+#[doc(alias = "ncclGetErrorString")]
 pub fn error_string(code: crate::sys::ncclResult_t) -> String {
     check::message(code)
 }

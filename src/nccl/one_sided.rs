@@ -170,6 +170,7 @@ impl Communicator {
     /// # Errors
     /// [`Unsupported`](crate::Error::Unsupported) with NCCL before 2.29.2, and on all ranks where the devices cannot map each other's memory;
     /// otherwise as [`Communicator::reclaim`].
+    #[doc(alias("ncclSignal", "ncclWaitSignal"))]
     pub fn prepare_one_sided(&self, stream: &Stream) -> Result<()> {
         signals::prepare("prepare_one_sided", &[self.inner()], &[stream])
     }
@@ -205,6 +206,7 @@ impl Communicator {
     /// [`InvalidArgument`](crate::Error::InvalidArgument) where `local` or `target` is in no window of this communicator, or the elements do
     /// not fit into what `peer` has of it, or begin behind what this rank has, where NCCL looks; where a rank puts to itself, over what it puts; for a rank that there is not;
     /// [`InvalidUsage`](crate::Error::InvalidUsage) before [`Communicator::prepare_one_sided`] and within a group; those of operations.
+    #[doc(alias = "ncclPutSignal")]
     pub fn put_signal<'a, T: Element>(
         &self,
         local: impl AsSlice<'a, T>,
@@ -285,6 +287,7 @@ impl Communicator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclSignal")]
     pub fn signal(&self, peer: usize, stream: &Stream) -> Result<()> {
         const OPERATION: &str = "signal";
         let site = Site::new(OPERATION, self.inner(), stream)?;
@@ -301,6 +304,7 @@ impl Communicator {
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) for a rank that there is not, and for no signals; otherwise as
     /// [`Communicator::put_signal`].
+    #[doc(alias = "ncclWaitSignal")]
     pub fn wait_signal(&self, signals: &[(usize, usize)], stream: &Stream) -> Result<()> {
         const OPERATION: &str = "wait_signal";
         let site = Site::new(OPERATION, self.inner(), stream)?;
@@ -314,6 +318,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::wait_signal`], and [`InvalidArgument`](crate::Error::InvalidArgument) for memory in no window of this communicator.
+    #[doc(alias = "ncclWaitSignal")]
     pub fn wait_signal_for<'a, T: Element>(
         &self,
         signals: &[(usize, usize)],
@@ -365,6 +370,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("ncclSignal", "ncclWaitSignal"))]
     pub fn prepare_one_sided(&self, streams: &[Stream]) -> Result<()> {
         const OPERATION: &str = "Clique::prepare_one_sided";
         if streams.len() != self.size() {

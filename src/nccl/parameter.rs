@@ -36,6 +36,7 @@ const FIRST: Version = Version::new(2, 30, 4);
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "ncclParamHandle_t")]
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Parameter {
     name: CString,
@@ -154,6 +155,7 @@ impl Parameter {
     ///     assert!(all.iter().any(|parameter| parameter.name() == "NCCL_DEBUG"));
     /// }
     /// ```
+    #[doc(alias = "ncclParamGetAllParameterKeys")]
     pub fn all() -> Result<Vec<Self>> {
         const OPERATION: &str = "Parameter::all";
         ready(OPERATION)?;
@@ -175,6 +177,7 @@ impl Parameter {
     /// let error = Parameter::find("NCCL_NO_SUCH_THING").unwrap_err();
     /// assert!(matches!(error, Error::InvalidArgument { .. } | Error::Unsupported { .. }));
     /// ```
+    #[doc(alias = "ncclParamBind")]
     pub fn find(name: &str) -> Result<Self> {
         const OPERATION: &str = "Parameter::find";
         ready(OPERATION)?;
@@ -215,6 +218,7 @@ impl Parameter {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("ncclParamGetI8", "ncclParamGetU64", "ncclParamGetStr", "ncclParamGet"))]
     pub fn get<T: ParameterType>(&self) -> Result<T> {
         const OPERATION: &str = "Parameter::get";
         let value = self.ask(OPERATION)?;
@@ -254,6 +258,7 @@ impl Parameter {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclParamGetParameter")]
     pub fn text(&self) -> Result<String> {
         const OPERATION: &str = "Parameter::text";
         ready(OPERATION)?;

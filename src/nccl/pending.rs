@@ -170,6 +170,7 @@ impl Communicator {
     ///
     /// # Safety
     /// As [`Communicator::init_rank`].
+    #[doc(alias = "ncclCommInitRankConfig")]
     pub unsafe fn begin_rank(
         device: Device,
         size: usize,

@@ -22,6 +22,7 @@ use crate::sys;
 /// factor where it lies on the device. Every rank has its own, and the factors may differ. Dropping it wraps
 /// `ncclRedOpDestroy`, later where another thread is inside a call on the communicator: it waits for nobody. Operations that
 /// were enqueued with it go on.
+#[doc(alias = "ncclRedOpCreatePreMulSum")]
 pub struct PreMulSum<'a, T> {
     // Dropped before the communicator that it may keep.
     op: Op,
@@ -60,6 +61,7 @@ impl Communicator {
     /// # Errors
     /// [`Error::Aborted`] where the communicator has ended; [`Error::Timeout`] where another thread's call on it does not end;
     /// [`Error::InvalidUsage`] within a host function; what NCCL says.
+    #[doc(alias("ncclRedOpCreatePreMulSum", "ncclScalarHostImmediate"))]
     pub fn pre_mul_sum<T: Reduce>(&self, factor: T) -> Result<PreMulSum<'_, T>> {
         PreMulSum::with_host_factor(self.inner(), factor)
     }
@@ -87,6 +89,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where `factor` is not one element, or lies on another device; as [`Communicator::pre_mul_sum`].
+    #[doc(alias("ncclRedOpCreatePreMulSum", "ncclScalarDevice"))]
     pub fn pre_mul_sum_device<'a, T: Reduce>(&'a self, factor: impl AsSlice<'a, T>) -> Result<PreMulSum<'a, T>> {
         PreMulSum::with_device_factor(self.inner(), factor.into())
     }

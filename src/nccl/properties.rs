@@ -9,6 +9,7 @@ use crate::sys;
 use crate::version::{self, Version};
 
 /// Wraps `ncclCommProperties_t`, which `nccl_device.h` declares, as far as NCCL 2.29.7 has it: what a communicator can do.
+#[doc(alias = "ncclCommProperties_t")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommProperties {
@@ -71,6 +72,7 @@ impl Communicator {
     /// # Errors
     /// [`Unsupported`](crate::Error::Unsupported) with NCCL before 2.29.7, and where this was built with older headers;
     /// [`InvalidUsage`](crate::Error::InvalidUsage) within a host function; why the communicator has ended; what NCCL says.
+    #[doc(alias = "ncclCommQueryProperties")]
     pub fn properties(&self) -> Result<CommProperties> {
         const OPERATION: &str = "properties";
         outside_of_host_functions(OPERATION)?;

@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "ncclCommRegister")]
 pub struct Registration<'comm> {
     // Dropped before the communicator that it may keep.
     entry: Entry,
@@ -95,6 +96,7 @@ impl Communicator {
     /// already, within a [`group`](super::group) and within a host function; [`Disagreement`](crate::Error::Disagreement) where the ranks of a
     /// clique do something else, or ranks can reach the memory of some only; [`Timeout`](crate::Error::Timeout) where one does not come, or
     /// what uses memory that was dropped goes on; what NCCL says.
+    #[doc(alias = "ncclCommRegister")]
     pub fn register<'a, T: Element>(&self, memory: impl AsSlice<'a, T>) -> Result<Registration<'_>> {
         const OPERATION: &str = "register";
         let outcomes = register::many(OPERATION, &[self.inner()], &[memory.into().region()])?;

@@ -66,6 +66,7 @@ impl Communicator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommRevoke")]
     pub fn revoke(&self, reason: &str) -> Result<Revoked<'_>> {
         revoke::revoke("Communicator::revoke", self.inner(), reason)?;
         Ok(Revoked(self))
@@ -118,6 +119,7 @@ impl Revoked<'_> {
     /// })
     /// # }
     /// ```
+    #[doc(alias = "ncclCommShrink")]
     pub fn shrink(&self, without: &[usize]) -> Result<Communicator> {
         shrink_of("Revoked::shrink", self.0, without, None)
     }
@@ -141,6 +143,7 @@ impl Revoked<'_> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommSplit")]
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Communicator>> {
         let parts = split_revoked("Revoked::split", &[self.0.inner()], &[Ask { color, key, config: None }])?;
         Ok(parts.into_iter().flatten().next().map(Communicator::from_inner))
@@ -193,6 +196,7 @@ impl Communicator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommShrink")]
     pub fn shrink(&self, without: &[usize]) -> Result<Self> {
         self.inner().refusal("shrink").map_or(Ok(()), Err)?;
         shrink_of("shrink", self, without, None)
@@ -219,6 +223,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommShrink")]
     pub fn shrink(&self, without: &[usize]) -> Result<Self> {
         self.shrunk("Clique::shrink", without, None)
     }
@@ -257,6 +262,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommRevoke")]
     pub fn revoke(&self, reason: &str) -> Result<()> {
         self.ranks().first().map_or(Ok(()), |first| revoke::revoke("Clique::revoke", first.inner(), reason))
     }

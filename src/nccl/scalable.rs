@@ -46,6 +46,7 @@ impl Communicator {
     ///
     /// # Safety
     /// As [`Communicator::init_rank`].
+    #[doc(alias = "ncclCommInitRankScalable")]
     pub unsafe fn init_rank_scalable(
         device: Device,
         size: usize,

@@ -35,6 +35,7 @@ impl Communicator {
     /// # Errors
     /// Those of operations, and of copies between the host and the device; [`Timeout`](crate::Error::Timeout) says which rank has not come;
     /// [`InvalidUsage`](crate::Error::InvalidUsage) within a [`group`](super::group), which cannot wait; [`OutOfMemory`](crate::Error::OutOfMemory).
+    #[doc(alias = "ncclAllReduce")]
     pub fn all_reduce_scalar<'a, T: Reduce>(
         &self,
         value: T,
@@ -68,6 +69,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_scalar`]; of a slice, a first part may have been written then.
+    #[doc(alias = "ncclAllReduce")]
     pub fn all_reduce_scalars<'a, T: Reduce, V: AsMut<[T]>>(
         &self,
         values: V,

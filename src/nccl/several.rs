@@ -44,6 +44,7 @@ impl Communicator {
     ///
     /// # Safety
     /// As [`Communicator::init_rank`], for each rank.
+    #[doc(alias = "ncclCommInitRankConfig")]
     pub unsafe fn init_ranks(
         ranks: &[(Device, usize)],
         size: usize,
@@ -90,6 +91,7 @@ impl Communicator {
 ///
 /// # Errors
 /// Each as [`Communicator::close`]. All are gone in any case.
+#[doc(alias("ncclCommFinalize", "ncclCommDestroy"))]
 pub fn close_all(comms: impl IntoIterator<Item = Communicator>) -> Vec<Result<()>> {
     let comms: Vec<_> = comms.into_iter().collect();
     let timeout = timeout_of(&comms);
@@ -141,6 +143,7 @@ pub fn close_all_timeout(comms: impl IntoIterator<Item = Communicator>, timeout:
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "ncclCommAbort")]
 pub fn abort_all<A: Into<Aborter>>(comms: impl IntoIterator<Item = A>, reason: &str) -> Vec<AbortOutcome> {
     abort_all_within(comms, reason, &Deadline::after(GRACE))
 }

@@ -45,6 +45,7 @@ const OPERATION: &str = "simulate";
 /// communicator of one rank, for which NCCL copies at once; and for several communicators that
 /// [share their resources](super::Config::with_split_share). [`Disagreement`](crate::Error::Disagreement) and [`Timeout`](crate::Error::Timeout) as
 /// the collectives; what NCCL says.
+#[doc(alias = "ncclGroupSimulateEnd")]
 pub fn simulate<'env>(record: impl FnOnce(&mut Group<'env>) -> Result<()>) -> Result<Option<Duration>> {
     version::needs(OPERATION, Version::new(2, 22, 3))?;
     let mut group = Group::new();

@@ -56,6 +56,7 @@ impl Communicator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommSplit")]
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Self>> {
         let parts = split::split("split", &[self.inner()], &[Ask { color, key, config: None }])?;
         Ok(parts.into_iter().flatten().next().map(Self::from_inner))
@@ -79,6 +80,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommSplit")]
     pub fn split(&self, ask: impl Fn(usize) -> Option<(usize, usize)>) -> Result<BTreeMap<usize, Self>> {
         let asks: Vec<_> = (0..self.size())
             .map(|rank| match ask(rank) {

@@ -62,6 +62,7 @@ impl Communicator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommSplit")]
     pub fn split_with(&self, color: Option<usize>, key: usize, config: &Config) -> Result<Option<Self>> {
         const OPERATION: &str = "split_with";
         let ask = ask(OPERATION, self.inner(), color, key, config)?;
@@ -92,6 +93,7 @@ impl Communicator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommShrink")]
     #[cfg(nccl_ge_2_27)]
     pub fn shrink_with(&self, without: &[usize], config: &Config) -> Result<Self> {
         const OPERATION: &str = "shrink_with";
@@ -126,6 +128,7 @@ impl Revoked<'_> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommShrink")]
     pub fn shrink_with(&self, without: &[usize], config: &Config) -> Result<Communicator> {
         super::revoked::shrink_of("Revoked::shrink_with", self.0, without, Some(config))
     }
@@ -151,6 +154,7 @@ impl Revoked<'_> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommSplit")]
     pub fn split_with(&self, color: Option<usize>, key: usize, config: &Config) -> Result<Option<Communicator>> {
         const OPERATION: &str = "Revoked::split_with";
         let ask = ask(OPERATION, self.0.inner(), color, key, config)?;
@@ -181,6 +185,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommSplit")]
     pub fn split_with(
         &self,
         asks: impl Fn(usize) -> Option<(usize, usize)>,
@@ -218,6 +223,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommShrink")]
     #[cfg(nccl_ge_2_27)]
     pub fn shrink_with(&self, without: &[usize], config: &Config) -> Result<Self> {
         self.shrunk("Clique::shrink_with", without, Some(config))

@@ -89,6 +89,7 @@ impl Communicator {
     /// One thing more is not seen across processes, though it makes nothing undefined: when a process aborts its rank, operations of
     /// the others that wait for it may complete, without an error, on data that was never sent. See [`Aborter::abort`](super::Aborter::abort). Ranks of one
     /// process are aborted together, also where each was made by this function.
+    #[doc(alias = "ncclCommInitRankConfig")]
     pub unsafe fn init_rank(device: Device, size: usize, id: &UniqueId, rank: usize) -> Result<Self> {
         environment::cannot_check("Communicator::init_rank")?;
         let inner = start::one_rank("Communicator::init_rank", device, size, vec![*id], rank, &InitOptions::default());
@@ -116,6 +117,7 @@ impl Communicator {
     ///
     /// # Safety
     /// As [`Communicator::init_rank`].
+    #[doc(alias = "ncclCommInitRankConfig")]
     pub unsafe fn init_rank_with(
         device: Device,
         size: usize,
@@ -207,6 +209,7 @@ impl Communicator {
     /// As [`Communicator::init_rank`]. Checked mode finds what breaks most of these promises, but for these, which are the reason why it is unsafe
     /// all the same: nobody compares one-sided operations, in which order communicators are used that share their resources, when graphs are
     /// dropped, what is done with communicators that have grown, and what NCCL is told by its own variables.
+    #[doc(alias("ncclGetUniqueId", "ncclCommInitRankConfig"))]
     pub unsafe fn init_rank_over(device: Device, exchange: &Exchange, options: &InitOptions) -> Result<Self> {
         let (inner, _) = start_over_exchange::one_rank(OVER, device, exchange, options, Ok(()))?;
         Ok(Self::from_inner(inner))

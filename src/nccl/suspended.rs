@@ -18,6 +18,7 @@ use crate::sys;
 ///
 /// assert_eq!(Suspend::MEMORY | Suspend::MEMORY, Suspend::MEMORY);
 /// ```
+#[doc(alias = "ncclCommSuspend")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Suspend(c_int);
 
@@ -59,6 +60,7 @@ pub struct Suspended<'a>(&'a Communicator);
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "ncclCommMemStat_t")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
@@ -125,6 +127,7 @@ impl Communicator {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommSuspend")]
     pub fn suspend(&self, what: Suspend, reason: &str) -> Result<Suspended<'_>> {
         suspend::suspend("Communicator::suspend", &[self.inner()], what.0, reason)?;
         Ok(Suspended(self))
@@ -164,6 +167,7 @@ impl Communicator {
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) with an older NCCL, and with `NCCL_DISABLE_MEM_MANAGER=1`;
     /// [`Error::InvalidUsage`](crate::Error::InvalidUsage) within a host function; why it has ended; what NCCL says.
+    #[doc(alias = "ncclCommMemStats")]
     pub fn memory_use(&self) -> Result<MemoryUse> {
         let [suspendable, suspended, persistent, total] = statistics::of("memory_use", self.inner())?;
         Ok(MemoryUse { suspendable, is_suspended: suspended != 0, persistent, total })
@@ -196,6 +200,7 @@ impl<'a> Suspended<'a> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommResume")]
     pub fn resume(self) -> Result<&'a Communicator> {
         suspend::resume("Suspended::resume", &[self.0.inner()])?;
         Ok(self.0)
@@ -223,6 +228,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommSuspend")]
     pub fn suspend(&self, what: Suspend, reason: &str) -> Result<()> {
         let members: Vec<_> = self.ranks().iter().map(Communicator::inner).collect();
         suspend::suspend("Clique::suspend", &members, what.0, reason)
@@ -243,6 +249,7 @@ impl Clique {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclCommResume")]
     pub fn resume(&self) -> Result<()> {
         let members: Vec<_> = self.ranks().iter().map(Communicator::inner).collect();
         suspend::resume("Clique::resume", &members)

@@ -42,6 +42,7 @@ use crate::sys;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "ncclWindow_t")]
 pub struct Window<'comm> {
     // Dropped before the communicator that it may keep.
     entry: Entry,
@@ -113,6 +114,7 @@ impl Communicator {
     /// [`group`](super::group) and within a host function; [`Disagreement`](crate::Error::Disagreement) where the ranks of a clique do
     /// something else, or their memory does not fit together; [`Timeout`](crate::Error::Timeout) where one does not come, or what uses memory that was
     /// dropped goes on; what NCCL says.
+    #[doc(alias = "ncclCommWindowRegister")]
     pub fn window<'a, T: Element>(&self, memory: impl AsSlice<'a, T>) -> Result<Window<'_>> {
         const OPERATION: &str = "window";
         let made = window::many(OPERATION, &[self.inner()], &[memory.into().region()])?;
@@ -172,6 +174,7 @@ impl Window<'_> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "ncclWinGetUserPtr")]
     #[cfg(nccl_ge_2_29)]
     pub fn user_ptr(&self) -> Result<Option<*mut std::ffi::c_void>> {
         const OPERATION: &str = "Window::user_ptr";

@@ -51,6 +51,7 @@ use crate::nccl::Group;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("AllReduceRequest", "AllGatherRequest", "ReduceScatterRequest", "BroadcastRequest"))]
 pub trait Request: Send + 'static {
     /// What comes back: the buffers.
     type Back: Send + 'static;

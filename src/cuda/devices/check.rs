@@ -138,6 +138,7 @@ fn name_of(code: sys::cudaError) -> String {
 ///
 /// assert!(!gpucomm::cuda::error_string(cudaError::cudaErrorInvalidValue).is_empty());
 /// ```
+#[doc(alias = "cudaGetErrorString")]
 pub fn error_string(code: sys::cudaError) -> String {
     text_of(code)
 }

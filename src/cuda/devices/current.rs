@@ -31,6 +31,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::count`].
+    #[doc(alias = "cudaGetDevice")]
     pub fn current() -> Result<Self> {
         Self::count_for("Device::current")?;
         current()
@@ -55,6 +56,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says; [`Error::InvalidUsage`] within a host function of a stream.
+    #[doc(alias = "cudaSetDevice")]
     pub fn set_current(self) -> Result<CurrentDevice> {
         self.make_current("Device::set_current")
     }

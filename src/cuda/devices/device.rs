@@ -47,6 +47,7 @@ impl Device {
     /// # Errors
     /// [`Error::NoDevice`] where there is none, or no driver; [`Error::DriverTooOld`]; [`Error::InvalidArgument`] where
     /// `GPUCOMM_TIMEOUT` holds no time, see [`default_timeout`](crate::default_timeout).
+    #[doc(alias = "cudaGetDeviceCount")]
     pub fn count() -> Result<usize> {
         Self::count_for("Device::count")
     }
@@ -114,6 +115,7 @@ impl Device {
     /// # Errors
     /// What CUDA says, where no device that this process sees is there among others; [`Error::InvalidArgument`] for a text with a zero
     /// byte; and as [`Device::count`].
+    #[doc(alias = "cudaDeviceGetByPCIBusId")]
     pub fn at_pci_bus(id: &str) -> Result<Self> {
         const OPERATION: &str = "Device::at_pci_bus";
         Self::count_for(OPERATION)?;
@@ -158,6 +160,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaMemGetInfo")]
     pub fn memory_info(self) -> Result<MemoryInfo> {
         let _current = self.make_current("Device::memory_info")?;
         let (mut free, mut total) = (0, 0);
@@ -183,6 +186,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaDeviceGetStreamPriorityRange")]
     pub fn stream_priority_range(self) -> Result<(i32, i32)> {
         let _current = self.make_current("Device::stream_priority_range")?;
         let (mut least, mut greatest) = (0, 0);

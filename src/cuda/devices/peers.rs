@@ -25,6 +25,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaDeviceCanAccessPeer")]
     pub fn can_access_peer(self, peer: Self) -> Result<bool> {
         outside_host_functions("Device::can_access_peer")?;
         let mut can = 0;
@@ -54,6 +55,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says, for devices that cannot reach each other among others.
+    #[doc(alias = "cudaDeviceEnablePeerAccess")]
     pub fn enable_peer_access(self, peer: Self) -> Result<()> {
         let _current = self.make_current("Device::enable_peer_access")?;
         // SAFETY: takes two integers; the flags must be 0.
@@ -80,6 +82,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaDeviceGetP2PAttribute")]
     pub fn p2p_attribute(self, peer: Self, attribute: P2pAttribute) -> Result<i32> {
         outside_host_functions("Device::p2p_attribute")?;
         let mut value = 0;

@@ -24,6 +24,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaGetDeviceProperties")]
     pub fn name(self) -> Result<String> {
         let info = self.info("Device::name")?;
         // SAFETY: `name` is an array of `char`, as long as this slice of bytes, and the zero at its end is looked for
@@ -49,6 +50,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaGetDeviceProperties")]
     pub fn uuid(self) -> Result<[u8; 16]> {
         Ok(self.info("Device::uuid")?.uuid)
     }
@@ -66,6 +68,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaGetDeviceProperties")]
     pub fn total_memory(self) -> Result<usize> {
         Ok(self.info("Device::total_memory")?.totalMemory)
     }
@@ -84,6 +87,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaDeviceGetPCIBusId")]
     pub fn pci_bus_id(self) -> Result<String> {
         outside_host_functions("Device::pci_bus_id")?;
         let mut text: [c_char; 64] = [0; 64];
@@ -114,6 +118,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says, for an attribute that it does not know among others.
+    #[doc(alias = "cudaDeviceGetAttribute")]
     pub fn attribute(self, attribute: DeviceAttribute) -> Result<i32> {
         self.attribute_for("Device::attribute", attribute)
     }
@@ -160,6 +165,7 @@ impl Device {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaDeviceGetAttribute")]
     pub fn compute_capability(self) -> Result<(i32, i32)> {
         self.compute_capability_for("Device::compute_capability")
     }

@@ -20,6 +20,7 @@ use crate::sys;
 ///
 /// # Errors
 /// What CUDA says.
+#[doc(alias = "cudaDriverGetVersion")]
 pub fn driver_version() -> Result<i32> {
     outside_host_functions("driver_version")?;
     let mut version = 0;
@@ -40,6 +41,7 @@ pub fn driver_version() -> Result<i32> {
 ///
 /// # Errors
 /// What CUDA says.
+#[doc(alias = "cudaRuntimeGetVersion")]
 pub fn runtime_version() -> Result<i32> {
     outside_host_functions("runtime_version")?;
     let mut version = 0;

@@ -57,6 +57,7 @@ impl Stream {
     /// What `f` returns; of methods that cannot be part of a graph [`InvalidUsage`](Error::InvalidUsage); what CUDA says. There is no graph
     /// then. Where operations of communicators were captured already, and other ranks have captured them, these wait for a launch in vain,
     /// up to its deadline.
+    #[doc(alias("cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate"))]
     pub fn capture(&self, f: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         self.try_capture(f)
     }
@@ -118,6 +119,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`InvalidUsage`](Error::InvalidUsage) outside of captures; what CUDA says.
+    #[doc(alias("cudaEventRecord", "cudaStreamWaitEvent"))]
     pub fn fork(&self, device: Device) -> Result<Stream> {
         const OPERATION: &str = "Stream::fork";
         let Some(recording) = self.in_capture(OPERATION)? else { return Err(outside(OPERATION)) };
@@ -152,6 +154,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`InvalidUsage`](Error::InvalidUsage) outside of captures, and for streams of different ones; what CUDA says.
+    #[doc(alias("cudaEventRecord", "cudaStreamWaitEvent"))]
     pub fn join(&self, other: &Stream) -> Result<()> {
         const OPERATION: &str = "Stream::join";
         other.in_capture(OPERATION)?;

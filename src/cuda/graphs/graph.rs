@@ -89,6 +89,7 @@ impl Graph {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "cudaGraphGetNodes")]
     pub fn nodes(&self) -> usize {
         self.shared().nodes
     }

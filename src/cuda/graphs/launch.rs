@@ -43,6 +43,7 @@ impl Graph {
     /// [`InvalidArgument`](Error::InvalidArgument) for a stream of another device; why the graph has ended, such as
     /// [`Aborted`](Error::Aborted); as an operation of its communicators: [`Disagreement`](Error::Disagreement) where ranks of a clique
     /// launch something else, [`Timeout`](Error::Timeout) where too much is on its way; what CUDA says.
+    #[doc(alias = "cudaGraphLaunch")]
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         let shared = self.shared();
         if stream.device() != shared.device {

@@ -32,6 +32,7 @@ impl Graph {
     /// # Errors
     /// As [`Stream::capture`](crate::Stream::capture); the graph is then what it was. With
     /// [`GraphUsage::One`](crate::nccl::GraphUsage::One) a communicator has no second graph, not even for a moment: drop this one before.
+    #[doc(alias("cudaGraphExecUpdate", "cudaGraphInstantiate"))]
     pub fn update(&mut self, f: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
         let device = self.device();
         let captured = capture(device, f)?;

@@ -73,6 +73,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// bytes cannot be counted;
     /// [`InvalidUsage`](crate::Error::InvalidUsage) within a host function, or where no thread can be started; what CUDA says. The
     /// owner is dropped then.
+    #[doc(alias = "cudaPointerGetAttributes")]
     pub unsafe fn from_raw_parts(
         device: Device,
         ptr: *mut c_void,
@@ -127,6 +128,7 @@ impl<'a, T: Element> Slice<'a, T> {
     ///
     /// # Errors
     /// As [`DeviceBuffer::from_raw_parts`].
+    #[doc(alias = "cudaPointerGetAttributes")]
     pub unsafe fn from_raw_parts<O: ?Sized>(
         _owner: &'a O,
         device: Device,
@@ -170,6 +172,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
     ///
     /// # Errors
     /// As [`DeviceBuffer::from_raw_parts`].
+    #[doc(alias = "cudaPointerGetAttributes")]
     pub unsafe fn from_raw_parts<O: ?Sized>(
         _owner: &'a mut O,
         device: Device,

@@ -115,6 +115,7 @@ impl Stream {
     /// [`InvalidUsage`](Error::InvalidUsage) within a host function, and while the stream is being captured; what CUDA says. `f` has not run
     /// then. Where `f` leaves an error behind that `cudaGetLastError` tells, it has run, and [`Cuda`](Error::Cuda) has the code: a launch by
     /// `<<<…>>>` returns none itself. Those of the driver are what its functions return.
+    #[doc(alias = "cuLaunchKernel")]
     pub fn launch<M: Lend, R>(&self, memory: M, f: impl for<'l> FnOnce(LentStream<'l>, M::Lent<'l>) -> R) -> Result<R> {
         self.launch_for("Stream::launch", default_timeout, 1, memory, f)
     }

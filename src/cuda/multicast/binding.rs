@@ -49,6 +49,7 @@ impl Multicast<Complete> {
     /// where the object can, where the driver is out of memory, the fabric in the wrong state, or the system not ready;
     /// [`Timeout`](Error::Timeout) where the driver does not return, as a device is missing; what CUDA says. The object is gone then, and the
     /// other ranks of it are told. Where the driver has not returned, memory that it binds later stays for good.
+    #[doc(alias("cuMulticastBindMem", "cuMulticastBindAddr"))]
     pub fn bind(self, part: BindSource<'_>) -> Result<Multicast<Bound>> {
         let mut object = self.into_object();
         match bind(&mut object, part) {
@@ -112,6 +113,7 @@ macro_rules! more {
             /// [`InvalidArgument`](Error::InvalidArgument) where nothing that was bound begins there; [`InvalidUsage`](Error::InvalidUsage) where
             /// ranks have mapped the object in common, as others may write there; [`Timeout`](Error::Timeout) where the devices are not done;
             /// what CUDA says. The memory stays bound then.
+            #[doc(alias = "cuMulticastUnbind")]
             pub fn unbind(&mut self, device: Device, at: usize) -> Result<()> {
                 unbind(self.object_mut(), device, at)
             }

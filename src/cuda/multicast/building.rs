@@ -34,6 +34,7 @@ impl Multicast<Building> {
     /// [`InvalidArgument`](Error::InvalidArgument) for no devices, or a size that is no multiple of the least step;
     /// [`Multicast`](Error::Multicast) where driver or devices have no multicast, or the switches have no room;
     /// [`Unsupported`](Error::Unsupported) for fabric handles where there is no fabric; what CUDA says.
+    #[doc(alias = "cuMulticastCreate")]
     pub fn create(properties: &ObjectProperties) -> Result<Self> {
         const FUNCTION: &str = "cuMulticastCreate";
         check_properties(FUNCTION, properties)?;
@@ -56,6 +57,7 @@ impl Multicast<Building> {
     /// [`InvalidArgument`](Error::InvalidArgument) for a device that was added before, and one too many; [`Multicast`](Error::Multicast)
     /// where the device has no multicast, is not connected with the others, where the fabric is in the wrong state, or the system not ready;
     /// what CUDA says.
+    #[doc(alias = "cuMulticastAddDevice")]
     pub fn add(&mut self, device: Device) -> Result<()> {
         let object = self.object_mut();
         let deadline = object.deadline();
@@ -122,6 +124,7 @@ impl Multicast<Complete> {
     ///
     /// # Errors
     /// As [`Multicast::create`] and [`Multicast::add`]; [`InvalidArgument`](Error::InvalidArgument) for no devices.
+    #[doc(alias("cuMulticastCreate", "cuMulticastAddDevice"))]
     pub fn single_process(devices: &[Device], bytes: usize) -> Result<Self> {
         const OPERATION: &str = "Multicast::single_process";
         if devices.is_empty() {

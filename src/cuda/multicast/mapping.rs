@@ -43,6 +43,7 @@ impl Multicast<Bound> {
     /// [`Timeout`](Error::Timeout) where the driver does not return, or a rank does not come; [`Departed`](Error::Departed) where one has ended; what
     /// CUDA says. The object is gone then; where the [store](crate::exchange::Exchange#errors) fails while they vote, and others may have been
     /// told that all have mapped it, it is left behind with its memory.
+    #[doc(alias("cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"))]
     pub fn map(self) -> Result<Multicast<Mapped>> {
         let mut object = self.into_object();
         let devices = object.devices.clone();

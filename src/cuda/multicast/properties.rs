@@ -75,6 +75,7 @@ impl ObjectProperties {
     ///
     /// # Errors
     /// [`Multicast`](Error::Multicast) where driver or devices have no multicast; what CUDA says.
+    #[doc(alias = "cuMulticastGetGranularity")]
     pub fn granularity(&self) -> Result<Granularity> {
         const FUNCTION: &str = "cuMulticastGetGranularity";
         let device = Device::current()?;

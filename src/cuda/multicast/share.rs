@@ -39,6 +39,7 @@ impl Multicast<Building> {
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for an object that was not [made](ObjectProperties::handle_types) for [`HandleTypes::FD`]; what
     /// CUDA says.
+    #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export_fd(&self) -> Result<OwnedFd> {
         let mut fd: c_int = -1;
         // SAFETY: a handle of this kind is an integer, for which there is a place.
@@ -66,6 +67,7 @@ impl Multicast<Building> {
     ///
     /// # Errors
     /// As there, for [`HandleTypes::FABRIC`].
+    #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export_fabric(&self) -> Result<FabricHandle> {
         let mut handle = FabricHandle([0; 64]);
         // SAFETY: a handle of this kind is 64 bytes, for which there is a place.
@@ -96,6 +98,7 @@ impl Multicast<Building> {
     ///
     /// # Errors
     /// As [`Multicast::create`]; what CUDA says.
+    #[doc(alias = "cuMemImportFromShareableHandle")]
     pub unsafe fn import_fd(fd: impl AsFd, properties: &ObjectProperties) -> Result<Self> {
         let fd = std::ptr::without_provenance_mut(fd.as_fd().as_raw_fd() as usize);
         // SAFETY: a handle of this kind is the descriptor itself, which stays open during the call.
@@ -122,6 +125,7 @@ impl Multicast<Building> {
     ///
     /// # Errors
     /// As there.
+    #[doc(alias = "cuMemImportFromShareableHandle")]
     pub unsafe fn import_fabric(handle: &FabricHandle, properties: &ObjectProperties) -> Result<Self> {
         let place = handle.0.as_ptr().cast_mut().cast();
         // SAFETY: a handle of this kind is 64 bytes, which are there.

@@ -26,6 +26,7 @@ use crate::error::Result;
 /// cannot ask them. Dropped then, it is *left behind*: object and memory stay until the process ends. Only [`Multicast::close`], by all ranks,
 /// gives them back. Dropped before it is mapped, it is taken down, and the other ranks are not told: they wait for this one until their
 /// timeout, unless it comes to another vote of theirs, which they take for its no.
+#[doc(alias = "MulticastObject")]
 pub struct Multicast<S: Stage> {
     /// Taken by what comes next, and by the destructor.
     object: Option<Box<Object>>,
@@ -160,6 +161,7 @@ impl<S: Stage> Multicast<S> {
     /// who writes: it is taken down all the same. Where one is not done or has not come ([`Timeout`](crate::Error::Timeout),
     /// [`Multicast`](crate::Error::Multicast) with [`Refusal::Peer`](super::Refusal::Peer)), or this one is not, it is left behind on all
     /// ranks, with its memory, until their processes end.
+    #[doc(alias("cuMemUnmap", "cuMulticastUnbind", "cuMemRelease"))]
     pub fn close(self) -> Result<()> {
         self.into_object().close("Multicast::close")
     }

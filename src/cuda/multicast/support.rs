@@ -45,6 +45,7 @@ impl Multicast<Building> {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cuDeviceGetAttribute")]
     pub fn why_not(devices: &[Device]) -> Result<Option<Refusal>> {
         const OPERATION: &str = "Multicast::why_not";
         for (at, device) in devices.iter().enumerate() {

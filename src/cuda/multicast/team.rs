@@ -80,6 +80,12 @@ impl Multicast<Complete> {
     /// known to have ended; where one cannot go on, its own error there, and [`Multicast`](Error::Multicast) with
     /// [`Refusal::Peer`](super::Refusal::Peer) on the others; [`InvalidArgument`](Error::InvalidArgument) on all where the devices are not as
     /// many as the properties say, or a rank has none, and [`Disagreement`](Error::Disagreement) where properties differ.
+    #[doc(alias(
+        "cuMulticastCreate",
+        "cuMemExportToShareableHandle",
+        "cuMemImportFromShareableHandle",
+        "cuMulticastAddDevice"
+    ))]
     pub fn join(channel: Channel<'_>, properties: &ObjectProperties, devices: &[Device]) -> Result<Self> {
         let exchange = channel.exchange();
         let properties = properties.with_handle_types(properties.handle_types() | channel.kind());
@@ -194,6 +200,7 @@ impl Multicast<Building> {
     ///
     /// # Errors
     /// As [`Multicast::join`].
+    #[doc(alias = "cuMulticastAddDevice")]
     pub fn agree(mut self, exchange: &Exchange, devices: &[Device]) -> Result<Multicast<Complete>> {
         let (properties, added) = (*self.properties(), self.devices().len());
         let said = format!("{} {} {}", properties.devices(), properties.bytes(), properties.handle_types().bits());

@@ -74,6 +74,7 @@ impl Stream {
     /// # Errors
     /// The future ends with those of [`Stream::synchronize_timeout`]. A rank of [`Clique::spmd`](crate::Clique::spmd) that has left is told at the deadline
     /// only where the future is not polled meanwhile by the thread that runs the program.
+    #[doc(alias = "cudaEventQuery")]
     pub fn done(&self) -> Done {
         self.done_for("Stream::done", default_timeout())
     }
@@ -99,6 +100,7 @@ impl Stream {
     ///
     /// # Errors
     /// As there.
+    #[doc(alias = "cudaEventQuery")]
     pub fn done_timeout(&self, timeout: Duration) -> Done {
         self.done_for("Stream::done_timeout", timeout)
     }

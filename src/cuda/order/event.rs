@@ -57,6 +57,7 @@ impl Event {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaEventCreateWithFlags")]
     pub fn new(device: Device) -> Result<Self> {
         Self::make("Event::new", device, false)
     }
@@ -80,6 +81,7 @@ impl Event {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaEventCreateWithFlags")]
     pub fn timing(device: Device) -> Result<Self> {
         Self::make("Event::timing", device, true)
     }
@@ -150,6 +152,7 @@ impl Event {
     /// # Errors
     /// [`Error::InvalidArgument`] for a stream of another device; [`Error::Timeout`] where too much is on its way there;
     /// what CUDA says.
+    #[doc(alias = "cudaEventRecord")]
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.0.record("Event::record", stream)
     }
@@ -170,6 +173,7 @@ impl Event {
     ///
     /// # Errors
     /// As [`Event::synchronize_timeout`], but for the timeout.
+    #[doc(alias = "cudaEventQuery")]
     pub fn query(&self) -> Result<bool> {
         const OPERATION: &str = "Event::query";
         self.0.device.ready(OPERATION)?;
@@ -204,6 +208,7 @@ impl Event {
     /// # Errors
     /// [`Error::Timeout`]; why an operation of a communicator has failed, such as [`Error::Aborted`]; what CUDA says,
     /// failures of earlier work on the device among others.
+    #[doc(alias = "cudaEventQuery")]
     pub fn synchronize_timeout(&self, timeout: Duration) -> Result<()> {
         self.0.wait("Event::synchronize_timeout", timeout)?.block()
     }
@@ -212,6 +217,7 @@ impl Event {
     ///
     /// # Errors
     /// As [`Event::synchronize_timeout`].
+    #[doc(alias = "cudaEventQuery")]
     pub fn synchronize(&self) -> Result<()> {
         self.0.wait("Event::synchronize", default_timeout())?.block()
     }
@@ -237,6 +243,7 @@ impl Event {
     ///
     /// # Errors
     /// The future ends with those of [`Event::synchronize_timeout`].
+    #[doc(alias = "cudaEventQuery")]
     pub fn done(&self) -> Done {
         Done::of(self.0.wait("Event::done", default_timeout()))
     }
@@ -261,6 +268,7 @@ impl Event {
     ///
     /// # Errors
     /// As there.
+    #[doc(alias = "cudaEventQuery")]
     pub fn done_timeout(&self, timeout: Duration) -> Done {
         Done::of(self.0.wait("Event::done_timeout", timeout))
     }
@@ -270,6 +278,7 @@ impl Event {
     /// # Errors
     /// [`Error::InvalidArgument`] for events of different devices, or made without timing; what CUDA says, for events
     /// that were not recorded or are not reached yet.
+    #[doc(alias = "cudaEventElapsedTime")]
     pub fn elapsed_since(&self, start: &Self) -> Result<Duration> {
         const OPERATION: &str = "Event::elapsed_since";
         if !self.0.timing || !start.0.timing {
@@ -328,6 +337,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Timeout`] where too much is on its way; what CUDA says.
+    #[doc(alias = "cudaStreamWaitEvent")]
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         const OPERATION: &str = "Stream::wait_event";
         self.room_for_one(OPERATION, default_timeout)?;
@@ -363,6 +373,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Event::record`].
+    #[doc(alias = "cudaEventRecord")]
     pub fn record(&self) -> Result<Event> {
         const OPERATION: &str = "Stream::record";
         let event = Event::make(OPERATION, self.device(), false)?;

@@ -40,6 +40,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Timeout`](crate::Error::Timeout) where too much is on its way; what CUDA says.
+    #[doc(alias = "cudaLaunchHostFunc")]
     pub fn launch_host(&self, f: impl FnOnce() + Send + 'static) -> Result<()> {
         const OPERATION: &str = "Stream::launch_host";
         let _current = self.device().make_current(OPERATION)?;

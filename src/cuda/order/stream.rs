@@ -147,6 +147,7 @@ impl Stream {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaStreamCreateWithPriority")]
     pub fn new(device: Device) -> Result<Self> {
         Self::make("Stream::new", device, StreamOptions::default())
     }
@@ -167,6 +168,7 @@ impl Stream {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaStreamCreateWithPriority")]
     pub fn new_with(device: Device, options: &StreamOptions) -> Result<Self> {
         Self::make("Stream::new_with", device, *options)
     }
@@ -353,6 +355,7 @@ impl Stream {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaStreamGetFlags")]
     pub fn flags(&self) -> Result<u32> {
         self.device().ready("Stream::flags")?;
         self.queue().flags()
@@ -362,6 +365,7 @@ impl Stream {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "cudaStreamGetPriority")]
     pub fn priority(&self) -> Result<i32> {
         self.device().ready("Stream::priority")?;
         let _current = self.queue().hold_device("cudaStreamGetPriority")?;

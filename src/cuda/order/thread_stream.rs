@@ -89,6 +89,7 @@ impl ThreadStream {
     /// # Errors
     /// [`Timeout`](crate::Error::Timeout) where too much is on its way; [`InvalidUsage`](crate::Error::InvalidUsage) within a host function,
     /// and while the default stream is being captured; what CUDA says.
+    #[doc(alias("cudaEventRecord", "cudaStreamWaitEvent"))]
     pub fn enter<R>(&self, f: impl FnOnce(&Stream) -> R) -> Result<R> {
         const OPERATION: &str = "ThreadStream::enter";
         let _current = self.device().make_current(OPERATION)?;

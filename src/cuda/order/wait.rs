@@ -32,6 +32,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::synchronize_timeout`], but for the timeout.
+    #[doc(alias = "cudaStreamQuery")]
     pub fn query(&self) -> Result<bool> {
         const OPERATION: &str = "Stream::query";
         self.ready(OPERATION)?;
@@ -89,6 +90,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::synchronize_timeout`].
+    #[doc(alias = "cudaEventQuery")]
     pub fn synchronize(&self) -> Result<()> {
         self.wait_until("Stream::synchronize", &Deadline::after(default_timeout()))
     }
@@ -118,6 +120,7 @@ impl Stream {
     /// [`Timeout`](crate::Error::Timeout); why an operation of a communicator has failed, such as [`Aborted`](crate::Error::Aborted);
     /// [`InvalidUsage`](crate::Error::InvalidUsage) where a host function of the stream has panicked since the last wait; what CUDA
     /// says, failures of earlier work on the device among others.
+    #[doc(alias = "cudaEventQuery")]
     pub fn synchronize_timeout(&self, timeout: Duration) -> Result<()> {
         self.wait_until("Stream::synchronize_timeout", &Deadline::after(timeout))
     }

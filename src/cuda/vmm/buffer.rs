@@ -104,6 +104,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`InvalidUsage`](Error::InvalidUsage) for a buffer over other memory, one that does not show what its mapping did, and one that others
     /// show too; otherwise as [`Mapping::push`]. The buffer stays as it was then.
+    #[doc(alias("cuMemMap", "cuMemSetAccess"))]
     pub fn grow(&mut self, memory: PhysicalMemory) -> Result<()> {
         const OPERATION: &str = "DeviceBuffer::grow";
         let refused = |reason: &str| Err(Error::InvalidUsage { operation: OPERATION, reason: reason.into() });

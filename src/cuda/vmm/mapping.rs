@@ -72,6 +72,7 @@ impl AddressRange {
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for more memory than addresses, no device, one that is given twice, or one that cannot
     /// reach the memory; what CUDA says. Memory and addresses are given back then.
+    #[doc(alias("cuMemMap", "cuMemSetAccess"))]
     pub fn map(self, memory: PhysicalMemory, access: &[Access]) -> Result<Mapping> {
         Mapping::new(self, memory, access)
     }
@@ -94,6 +95,7 @@ impl PhysicalMemory {
     ///
     /// # Errors
     /// As there, and as [`AddressRange::reserve`].
+    #[doc(alias("cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"))]
     pub fn map(self, access: &[Access]) -> Result<Mapping> {
         AddressRange::reserve(self.bytes())?.map(self, access)
     }
@@ -172,6 +174,7 @@ impl Mapping {
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for memory of another device, or more than the addresses are for;
     /// [`InvalidUsage`](Error::InvalidUsage) for memory that is mapped elsewhere too; what CUDA says. The mapping stays as it was then.
+    #[doc(alias("cuMemMap", "cuMemSetAccess"))]
     pub fn push(&mut self, memory: PhysicalMemory) -> Result<()> {
         self.0.push("Mapping::push", memory)
     }

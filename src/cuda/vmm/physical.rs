@@ -53,6 +53,7 @@ impl PhysicalMemory {
     ///
     /// # Errors
     /// As there.
+    #[doc(alias = "cuMemCreate")]
     pub fn new(device: Device, bytes: usize) -> Result<Self> {
         Self::new_with(&MemoryProperties::new(device), bytes)
     }
@@ -73,6 +74,7 @@ impl PhysicalMemory {
     /// # Errors
     /// [`Unsupported`](Error::Unsupported) where driver or device cannot do this, or where the machine has no fabric for this process;
     /// [`OutOfMemory`](Error::OutOfMemory); [`InvalidArgument`](Error::InvalidArgument) where there is no such size; what CUDA says.
+    #[doc(alias = "cuMemCreate")]
     pub fn new_with(properties: &MemoryProperties, bytes: usize) -> Result<Self> {
         const FUNCTION: &str = "cuMemCreate";
         let device = properties.device();

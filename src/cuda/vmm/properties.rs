@@ -134,6 +134,7 @@ impl MemoryProperties {
     ///
     /// # Errors
     /// [`Unsupported`](Error::Unsupported) where driver or device cannot do this; what CUDA says.
+    #[doc(alias = "cuMemGetAllocationGranularity")]
     pub fn granularity(&self) -> Result<Granularity> {
         const FUNCTION: &str = "cuMemGetAllocationGranularity";
         functions::ready(FUNCTION, self.device)?;

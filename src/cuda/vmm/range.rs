@@ -34,6 +34,7 @@ impl AddressRange {
     /// # Errors
     /// [`Unsupported`](Error::Unsupported) where the driver cannot do this; [`OutOfMemory`](Error::OutOfMemory) where there are not so
     /// many addresses; [`InvalidArgument`](Error::InvalidArgument) where there is no such size; what CUDA says.
+    #[doc(alias = "cuMemAddressReserve")]
     pub fn reserve(bytes: usize) -> Result<Self> {
         Self::reserve_aligned(bytes, 0)
     }
@@ -52,6 +53,7 @@ impl AddressRange {
     ///
     /// # Errors
     /// As there, and [`InvalidArgument`](Error::InvalidArgument) for an alignment that is no power of two.
+    #[doc(alias = "cuMemAddressReserve")]
     pub fn reserve_aligned(bytes: usize, alignment: usize) -> Result<Self> {
         const FUNCTION: &str = "cuMemAddressReserve";
         if alignment != 0 && !alignment.is_power_of_two() {

@@ -48,6 +48,7 @@ impl PhysicalMemory {
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for memory that was not [made](MemoryProperties::handle_types) for
     /// [`HandleTypes::FD`]; what CUDA says.
+    #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export_fd(&self) -> Result<OwnedFd> {
         let mut fd: c_int = -1;
         // SAFETY: a handle of this kind is an integer, for which there is a place.
@@ -81,6 +82,7 @@ impl PhysicalMemory {
     ///
     /// # Errors
     /// As [`PhysicalMemory::export_fd`], for [`HandleTypes::FABRIC`].
+    #[doc(alias = "cuMemExportToShareableHandle")]
     pub fn export_fabric(&self) -> Result<FabricHandle> {
         let mut handle = FabricHandle([0; 64]);
         // SAFETY: a handle of this kind is 64 bytes, for which there is a place.
@@ -131,6 +133,7 @@ impl PhysicalMemory {
     ///
     /// # Errors
     /// [`InvalidArgument`](Error::InvalidArgument) for memory of another device, or of another size; what CUDA says.
+    #[doc(alias = "cuMemImportFromShareableHandle")]
     pub unsafe fn import_fd(fd: impl AsFd, device: Device, bytes: usize) -> Result<Self> {
         const OPERATION: &str = "PhysicalMemory::import_fd";
         let fd = std::ptr::without_provenance_mut(fd.as_fd().as_raw_fd() as usize);
@@ -161,6 +164,7 @@ impl PhysicalMemory {
     ///
     /// # Errors
     /// As there, and [`Unsupported`](Error::Unsupported) where the machine has no fabric for this process.
+    #[doc(alias = "cuMemImportFromShareableHandle")]
     pub unsafe fn import_fabric(handle: &FabricHandle, device: Device, bytes: usize) -> Result<Self> {
         let place = handle.0.as_ptr().cast_mut().cast();
         // SAFETY: a handle of this kind is 64 bytes, which are there.

@@ -57,6 +57,7 @@ use crate::version::{self, Version};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "ncclCollConfig_t")]
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct CallConfig {

@@ -34,6 +34,7 @@ use crate::version;
 /// [`OutOfMemory`](crate::Error::OutOfMemory); [`InvalidArgument`](crate::Error::InvalidArgument) where the bytes of `len` elements cannot be
 /// counted; [`LibraryTooOld`](crate::Error::LibraryTooOld); [`InvalidUsage`](crate::Error::InvalidUsage) within a group or a host function,
 /// or where no thread can be started.
+#[doc(alias = "ncclMemAlloc")]
 pub fn alloc<T: Element>(stream: &Stream, len: usize) -> Result<DeviceBuffer<T>> {
     const OPERATION: &str = "nccl::alloc";
     in_group::outside_of_groups(OPERATION)?;

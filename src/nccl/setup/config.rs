@@ -30,6 +30,7 @@ use crate::sys;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "ncclConfig_t")]
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct Config {

@@ -25,6 +25,7 @@ use crate::{sys, version};
 /// # }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[doc(alias("ncclUniqueId", "NcclUniqueId"))]
 pub struct UniqueId {
     bytes: [u8; Self::BYTES],
 }
@@ -58,6 +59,7 @@ impl UniqueId {
     /// # Errors
     /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::InvalidArgument`](crate::Error::InvalidArgument) where
     /// `NCCL_COMM_BLOCKING` is 0 or `NCCL_CTA_POLICY` 2, see [`Communicator::init_rank`](crate::nccl::Communicator::init_rank); what NCCL says.
+    #[doc(alias = "ncclGetUniqueId")]
     pub fn new() -> Result<Self> {
         outside_of_host_functions("UniqueId::new")?;
         version::check_nccl()?;

@@ -186,6 +186,7 @@ impl Team<'_> {
 
 impl TeamOnStream<'_, '_> {
     /// Enqueues [`Team::reduce`]. Wraps `nvshmemx_TYPE_OP_reduce_on_stream`.
+    #[doc(alias = "nvshmemx_TYPE_OP_reduce_on_stream")]
     #[doc(alias("all_reduce", "nvshmemx_float_sum_reduce_on_stream"))]
     pub fn reduce<'a, T: TeamReduce>(
         &mut self,
@@ -198,6 +199,7 @@ impl TeamOnStream<'_, '_> {
     }
 
     /// Enqueues [`Team::reduce_scatter`]. Wraps `nvshmemx_TYPE_OP_reducescatter_on_stream`.
+    #[doc(alias = "nvshmemx_TYPE_OP_reducescatter_on_stream")]
     #[doc(alias = "nvshmemx_float_sum_reducescatter_on_stream")]
     pub fn reduce_scatter<'a, T: TeamReduce>(
         &mut self,

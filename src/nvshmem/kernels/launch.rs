@@ -37,6 +37,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Nvshmem`] where the blocks do not fit on the device at a time; [`Error::InvalidUsage`] within a capture; as [`Stream::launch`].
+    #[doc(alias = "nvshmemx_collective_launch")]
     pub unsafe fn collective_launch(
         &self,
         kernel: *const c_void,
@@ -63,6 +64,7 @@ impl Context {
     ///
     /// # Errors
     /// As there.
+    #[doc(alias = "nvshmemx_collective_launch_attr")]
     pub unsafe fn collective_launch_config(
         &self,
         kernel: *const c_void,
@@ -85,6 +87,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Nvshmem`] where the library or CUDA refuses the kernel.
+    #[doc(alias = "nvshmemx_collective_launch_query_gridsize")]
     pub unsafe fn collective_launch_grid(&self, kernel: *const c_void, shape: &LaunchShape) -> Result<usize> {
         let mut blocks = 0;
         let LaunchShape { block, shared_bytes, .. } = *shape;

@@ -18,6 +18,7 @@ impl Context {
     /// # Errors
     /// [`Error::Nvshmem`](crate::Error::Nvshmem) where it has no such functions, or those of another version;
     /// [`Error::Timeout`](crate::Error::Timeout) if other work on the device does not end in time.
+    #[doc(alias = "nvshmemx_cumodule_init")]
     pub unsafe fn init_cumodule(&self, module: sys::CUmodule) -> Result<()> {
         const C: &str = "nvshmemx_cumodule_init";
         self.inner().idle(C, &Awaited::Nobody, &self.inner().deadline())?;
@@ -32,6 +33,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Nvshmem`](crate::Error::Nvshmem) where the library does not know it.
+    #[doc(alias = "nvshmemx_cumodule_finalize")]
     pub unsafe fn finalize_cumodule(&self, module: sys::CUmodule) -> Result<()> {
         const C: &str = "nvshmemx_cumodule_finalize";
         // SAFETY: as the caller promises.
@@ -48,6 +50,7 @@ impl Context {
     ///
     /// # Errors
     /// As there.
+    #[doc(alias = "nvshmemx_culibrary_init")]
     #[cfg(nvshmem_ge_3_3)]
     pub unsafe fn init_culibrary(&self, library: sys::CUlibrary) -> Result<()> {
         const C: &str = "nvshmemx_culibrary_init";
@@ -66,6 +69,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`finalize_cumodule`](Self::finalize_cumodule).
+    #[doc(alias = "nvshmemx_culibrary_finalize")]
     #[cfg(nvshmem_ge_3_3)]
     pub unsafe fn finalize_culibrary(&self, library: sys::CUlibrary) -> Result<()> {
         const C: &str = "nvshmemx_culibrary_finalize";

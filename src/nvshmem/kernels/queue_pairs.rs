@@ -54,6 +54,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for none; [`Error::Disagreement`] where PEs want different numbers; [`Error::Nvshmem`] where the transport fails.
+    #[doc(alias = "nvshmemx_qp_create")]
     pub fn create_queue_pairs(&self, count: usize) -> Result<Vec<QueuePair>> {
         const OPERATION: &str = "Context::create_queue_pairs";
         let inner = self.inner();

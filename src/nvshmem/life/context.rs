@@ -88,11 +88,13 @@ impl Context {
     }
 
     /// Wraps `nvshmem_my_pe`: this PE.
+    #[doc(alias = "nvshmem_my_pe")]
     pub fn pe(&self) -> Pe {
         Pe(self.inner.pe)
     }
 
     /// Wraps `nvshmem_n_pes`: how many PEs there are.
+    #[doc(alias = "nvshmem_n_pes")]
     pub fn n_pes(&self) -> usize {
         self.inner.n_pes
     }
@@ -103,6 +105,7 @@ impl Context {
     }
 
     /// Wraps `nvshmemx_init_status`: how PEs lie on devices.
+    #[doc(alias = "nvshmemx_init_status")]
     pub fn status(&self) -> Status {
         self.inner.status
     }
@@ -130,6 +133,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a PE that there is none.
+    #[doc(alias = "nvshmem_ptr")]
     pub fn is_near(&self, pe: Pe) -> Result<bool> {
         self.inner.pe_of("Context::is_near", pe)?;
         Ok(self.inner.near[pe.0])

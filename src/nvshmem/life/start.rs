@@ -38,6 +38,7 @@ impl Context {
     /// in this process, or one was dropped without [`Context::close`], where somebody else has started the library, or it has its PEs from an
     /// [environment](ContextOptions::with_environment) and is to start in another way; a variable of NVSHMEM holds a value with which the library crashes, or this thread captures a stream of the device; [`Error::LibraryTooOld`]; [`Error::NoDevice`]; [`Error::Nvshmem`] where
     /// the library does not start, which says what is missing; those of a [session](ContextOptions::with_session).
+    #[doc(alias = "nvshmemx_hostlib_init_attr")]
     pub unsafe fn init(options: &ContextOptions) -> Result<Self> {
         // SAFETY: as the caller promises.
         unsafe { start(options, None) }
@@ -69,6 +70,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`init`](Self::init).
+    #[doc(alias = "nvshmemx_hostlib_init_attr")]
     pub unsafe fn init_with_attr(
         options: &ContextOptions,
         flags: u32,

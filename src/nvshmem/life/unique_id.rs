@@ -42,6 +42,7 @@ impl ContextUniqueId {
     /// # Errors
     /// [`Error::InvalidUsage`](crate::Error::InvalidUsage) while a context is there or starts in this process, after one that did not end well or has its PEs from an
     /// [environment](crate::nvshmem::ContextOptions::with_environment), after an id that could not be made, while somebody else runs the library, and if a variable of NVSHMEM holds a value with which the library crashes: it reads its variables once, for the first id or start; [`Error::LibraryTooOld`](crate::Error::LibraryTooOld); [`Error::Nvshmem`](crate::Error::Nvshmem), where the plug-in of the library that makes it is not to be found, for example.
+    #[doc(alias = "nvshmemx_get_uniqueid")]
     pub fn new() -> Result<Self> {
         outside_host_functions(OPERATION)?;
         once::beside_no_context(OPERATION, Self::make)

@@ -51,6 +51,7 @@ impl Context {
     /// otherwise, up to `NVSHMEM_MAX_MEMORY_PER_GPU`, and the library does not survive one for which there is no memory;
     /// [`Error::Timeout`] where not all come in time, and [`Error::Departed`] soon after the exchange knows that a PE has ended, or where the others had
     /// given up before this one came: the context is lost then. What CUDA says.
+    #[doc(alias = "nvshmem_malloc")]
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SymmetricBuffer<'_, T>> {
         self.allocate("Context::alloc", len, None, First::Zeros)
     }
@@ -75,6 +76,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
+    #[doc(alias = "nvshmem_malloc")]
     pub fn alloc_uninit<T: Element>(&self, len: usize) -> Result<SymmetricBuffer<'_, T>> {
         self.allocate("Context::alloc_uninit", len, None, First::Anything)
     }
@@ -98,6 +100,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another alignment; as [`alloc`](Self::alloc).
+    #[doc(alias = "nvshmem_align")]
     pub fn alloc_aligned<T: Element>(&self, len: usize, alignment: usize) -> Result<SymmetricBuffer<'_, T>> {
         const OPERATION: &str = "Context::alloc_aligned";
         if !alignment.is_power_of_two() || alignment > MOST_ALIGNED {

@@ -126,6 +126,7 @@ impl<'ctx, T: Element> SymmetricBuffer<'ctx, T> {
     /// # Errors
     /// [`Error::InvalidArgument`] for another context; [`Error::Timeout`] where work that uses it is not done in time, or not all PEs come, after which the context is
     /// lost. It is put down then, as if it had been dropped.
+    #[doc(alias = "nvshmem_free")]
     pub fn free(self, ctx: &Context) -> Result<()> {
         const OPERATION: &str = "SymmetricBuffer::free";
         let inner = ctx.inner();

@@ -78,6 +78,7 @@ impl Context {
     /// # Errors
     /// [`Error::InvalidArgument`] for memory of another device, and for a part of a buffer that was split; [`Error::Nvshmem`] where the library
     /// refuses it: what the driver may move (managed memory), or what the network's transport cannot take. The buffer is dropped then.
+    #[doc(alias = "nvshmemx_buffer_register")]
     pub fn register<B: Registrable>(&self, buffer: B) -> Result<Registered<'_, B>> {
         const OPERATION: &str = "Context::register";
         let inner = self.inner();
@@ -116,6 +117,7 @@ impl<B: Registrable> Registered<'_, B> {
     /// # Errors
     /// [`Error::Timeout`] where work that uses it is not done in time; [`Error::InvalidUsage`] where a graph uses it, or something else does that was made of
     /// it, and within [`Context::nonblocking`]. The memory is dropped then, and freed later, as what is dropped while it is in use.
+    #[doc(alias = "nvshmemx_buffer_unregister")]
     pub fn unregister(self) -> Result<B> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: neither is used again, as `this` is not dropped.

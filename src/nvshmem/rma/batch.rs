@@ -33,6 +33,7 @@ impl NonblockingScope<'_, '_> {
     ///
     /// # Errors
     /// What `f` returns; [`Error::InvalidUsage`] within another batch; [`Error::Nvshmem`] where what was put together cannot be sent.
+    #[doc(alias("nvshmemx_region_start", "nvshmemx_region_stop"))]
     pub fn batched<R>(&mut self, f: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         if self.batched {
             let reason = "it is called within a batch, and the library has one at a time";

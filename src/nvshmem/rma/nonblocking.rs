@@ -105,6 +105,7 @@ impl Context {
     /// # Errors
     /// What `f` returns; [`Error::InvalidUsage`] within another such scope; [`Error::Timeout`] where streams use what was lent to scopes on streams for longer
     /// than the timeout.
+    #[doc(alias("nvshmemx_putmem_signal_nbi_on_stream", "nvshmem_quiet"))]
     #[doc(alias("nvshmem_putmem_nbi", "nvshmem_getmem_nbi"))]
     pub fn nonblocking<'m, R>(&self, f: impl FnOnce(&mut NonblockingScope<'_, 'm>) -> Result<R>) -> Result<R> {
         let inner = self.inner();
@@ -134,6 +135,7 @@ impl<'m> NonblockingScope<'_, 'm> {
     ///
     /// # Errors
     /// As [`Context::put`].
+    #[doc(alias = "nvshmem_putmem_nbi")]
     pub fn put<T: Element>(
         &mut self,
         dest: impl AsSymmetric<'m, T>,
@@ -150,6 +152,7 @@ impl<'m> NonblockingScope<'_, 'm> {
     ///
     /// # Errors
     /// As [`Context::put`].
+    #[doc(alias = "nvshmem_getmem_nbi")]
     pub fn get<T: Element>(
         &mut self,
         dest: impl AsLocalMut<'m, T>,
@@ -167,6 +170,7 @@ impl<'m> NonblockingScope<'_, 'm> {
     ///
     /// # Errors
     /// As [`Context::put_signal`].
+    #[doc(alias = "nvshmemx_putmem_signal_nbi_on_stream")]
     pub fn put_signal<T: Element>(
         &mut self,
         dest: impl AsSymmetric<'m, T>,
@@ -191,6 +195,7 @@ impl<'m> NonblockingScope<'_, 'm> {
     ///
     /// # Errors
     /// What CUDA says.
+    #[doc(alias = "nvshmem_fence")]
     pub fn fence(&mut self) -> Result<()> {
         // SAFETY: the library runs.
         self.inner.on_host_in_scope("NonblockingScope::fence", || unsafe { sys::nvshmem_fence() })

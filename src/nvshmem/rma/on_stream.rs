@@ -71,6 +71,7 @@ impl OnStream<'_> {
     ///
     /// # Errors
     /// What `f` returns; [`Error::InvalidUsage`] for a stream that is lent to a capture; as [`Stream::launch`](crate::Stream::launch).
+    #[doc(alias = "nvshmemx_quiet_on_stream")]
     #[doc(alias(
         "nvshmemx_putmem_nbi_on_stream",
         "nvshmemx_getmem_nbi_on_stream",
@@ -106,6 +107,7 @@ impl<'m> StreamScope<'_, 'm> {
     ///
     /// # Errors
     /// As [`Context::put`], at once.
+    #[doc(alias = "nvshmemx_putmem_nbi_on_stream")]
     pub fn put<T: Element>(
         &mut self,
         dest: impl AsSymmetric<'m, T>,
@@ -121,6 +123,7 @@ impl<'m> StreamScope<'_, 'm> {
     ///
     /// # Errors
     /// As [`Context::put`], at once.
+    #[doc(alias = "nvshmemx_getmem_nbi_on_stream")]
     pub fn get<T: Element>(
         &mut self,
         dest: impl AsLocalMut<'m, T>,
@@ -137,6 +140,7 @@ impl<'m> StreamScope<'_, 'm> {
     ///
     /// # Errors
     /// As [`Context::put`], at once.
+    #[doc(alias = "nvshmemx_putmem_signal_nbi_on_stream")]
     pub fn put_signal<T: Element>(
         &mut self,
         dest: impl AsSymmetric<'m, T>,

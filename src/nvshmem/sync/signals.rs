@@ -53,6 +53,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
+    #[doc(alias = "nvshmem_malloc")]
     pub fn alloc_signals(&self, len: usize) -> Result<SymmetricSignals<'_>> {
         self.alloc(len).map(SymmetricSignals)
     }

@@ -37,6 +37,7 @@ impl<'ctx> Team<'ctx> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "nvshmem_team_split_2d")]
     pub fn split_2d(
         &mut self,
         x_range: usize,

@@ -52,6 +52,7 @@ impl<'ctx> Team<'ctx> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "nvshmem_team_split_strided")]
     pub fn split_strided(
         &mut self,
         start: TeamPe,

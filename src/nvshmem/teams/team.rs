@@ -83,11 +83,13 @@ impl<'ctx> Team<'ctx> {
     }
 
     /// Wraps `nvshmem_team_my_pe`: the number of this PE in the team.
+    #[doc(alias = "nvshmem_team_my_pe")]
     pub fn pe(&self) -> TeamPe {
         TeamPe(self.state.pe)
     }
 
     /// Wraps `nvshmem_team_n_pes`: how many members it has.
+    #[doc(alias = "nvshmem_team_n_pes")]
     pub fn n_pes(&self) -> usize {
         self.state.members.len()
     }
@@ -109,6 +111,7 @@ impl<'ctx> Team<'ctx> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where the team has no such member, or `other` is of another context.
+    #[doc(alias = "nvshmem_team_translate_pe")]
     pub fn translate(&self, pe: TeamPe, other: &Team<'_>) -> Result<Option<TeamPe>> {
         const OPERATION: &str = "Team::translate";
         if other.inner.id != self.inner.id {
@@ -121,6 +124,7 @@ impl<'ctx> Team<'ctx> {
     ///
     /// # Errors
     /// As any call, where the context is lost.
+    #[doc(alias = "nvshmem_team_get_config")]
     pub fn config(&self) -> Result<TeamConfig> {
         self.inner.ready("Team::config")?;
         let mut raw = empty();

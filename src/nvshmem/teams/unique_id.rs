@@ -53,6 +53,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Unsupported`] where several PEs share a device without MPS; [`Error::Nvshmem`] where the library is older than 3.3.
+    #[doc(alias = "nvshmemx_team_get_uniqueid")]
     pub fn team_unique_id(&self) -> Result<TeamUniqueId> {
         const OPERATION: &str = "Context::team_unique_id";
         let inner = self.inner();
@@ -97,6 +98,7 @@ impl Context {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "nvshmemx_team_init")]
     pub fn team(&self, place: Option<TeamPlace>, config: &TeamConfig) -> Result<Option<Team<'_>>> {
         const OPERATION: &str = "Context::team";
         const C: &str = "nvshmemx_team_init";

@@ -46,6 +46,7 @@ impl<T: Element> SymmetricBuffer<'_, T> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a team of another context; where the context is lost.
+    #[doc(alias = "nvshmemx_mc_ptr")]
     pub fn multicast<'t>(&'t self, team: &'t Team<'_>) -> Result<Option<MulticastView<'t, T>>> {
         MulticastView::of("SymmetricBuffer::multicast", self.as_symmetric(), team)
     }
@@ -56,6 +57,7 @@ impl<T: Element> SymmetricSlice<'_, T> {
     ///
     /// # Errors
     /// As [`SymmetricBuffer::multicast`].
+    #[doc(alias = "nvshmemx_mc_ptr")]
     pub fn multicast<'t>(&'t self, team: &'t Team<'_>) -> Result<Option<MulticastView<'t, T>>> {
         MulticastView::of("SymmetricSlice::multicast", *self, team)
     }

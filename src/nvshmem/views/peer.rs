@@ -62,6 +62,7 @@ impl<T: Element> SymmetricBuffer<'_, T> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a PE that there is none; where the context is lost.
+    #[doc(alias = "nvshmem_ptr")]
     pub fn peer(&self, pe: Pe) -> Result<Option<PeerView<'_, T>>> {
         PeerView::of("SymmetricBuffer::peer", self.as_symmetric(), pe)
     }
@@ -72,6 +73,7 @@ impl<'a, T: Element> SymmetricSlice<'a, T> {
     ///
     /// # Errors
     /// As [`SymmetricBuffer::peer`].
+    #[doc(alias = "nvshmem_ptr")]
     pub fn peer(&self, pe: Pe) -> Result<Option<PeerView<'a, T>>> {
         PeerView::of("SymmetricSlice::peer", *self, pe)
     }
@@ -120,6 +122,7 @@ impl<'a, T: Element> PeerView<'a, T> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where the lengths differ; what CUDA says.
+    #[doc(alias = "cudaMemcpyAsync")]
     pub fn copy_to<'t>(&self, stream: &Stream, target: impl AsSliceMut<'t, T>) -> Result<()> {
         const OPERATION: &str = "PeerView::copy_to";
         let mut target = target.into();
@@ -139,6 +142,7 @@ impl<'a, T: Element> PeerView<'a, T> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where the lengths differ, and where this PE's own memory overlaps `source`; what CUDA says.
+    #[doc(alias = "cudaMemcpyAsync")]
     pub fn copy_from<'t>(&mut self, stream: &Stream, source: impl AsSlice<'t, T>) -> Result<()> {
         const OPERATION: &str = "PeerView::copy_from";
         let source = source.into();

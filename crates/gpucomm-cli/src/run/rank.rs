@@ -69,7 +69,7 @@ pub fn start(world: &World, local: usize, options: &RunOptions, store: &Store) -
     let mut command = Command::new(program);
     command.args(args).process_group(0);
     notice::pass_on(&mut command);
-    world.give(&mut command, local, options, store);
+    world.give(&mut command, local, options, store.variables());
     // A process group that is not the terminal's own is stopped when it reads there.
     let reads = world.rank(local) == 0 && !std::io::stdin().is_terminal();
     command.stdin(if reads { Stdio::inherit() } else { Stdio::null() });

@@ -5,7 +5,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 
-use super::store::Store;
 use crate::failure::{Failure, Result};
 use crate::options::{Place, RunOptions};
 
@@ -66,13 +65,19 @@ impl World {
         self.node * self.local + local
     }
 
-    /// Gives `command` the environment of the local rank `local`, with the user's own variables.
-    pub fn give(&self, command: &mut Command, local: usize, options: &RunOptions, store: &Store) {
+    /// Gives `command` the environment of the local rank `local`, with the variables of the store, which are given and removed,
+    /// and the user's own.
+    pub fn give(
+        &self,
+        command: &mut Command,
+        local: usize,
+        options: &RunOptions,
+        (given, removed): (&[(&'static str, String)], &[&'static str]),
+    ) {
         for name in std::env::vars_os().map(|(name, _)| name).filter(|name| of_a_launcher(name)) {
             command.env_remove(name);
         }
         command.envs(self.of(local));
-        let (given, removed) = store.variables();
         removed.iter().for_each(|name| _ = command.env_remove(name));
         command.envs(given.iter().map(|(name, value)| (name, value)));
         command.envs(options.env.iter().map(|(name, value)| (name, value)));

@@ -67,6 +67,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`InvalidArgument`](crate::Error::InvalidArgument) for a length
     /// whose bytes cannot be counted; what CUDA says.
+    #[doc(alias = "cudaMallocFromPoolAsync")]
     pub fn uninit(stream: &Stream, len: usize) -> Result<Self> {
         Self::make("DeviceBuffer::uninit", stream, len)
     }
@@ -99,6 +100,7 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Errors
     /// As [`DeviceBuffer::uninit`].
+    #[doc(alias("cudaMallocFromPoolAsync", "cudaMemsetAsync"))]
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         const OPERATION: &str = "DeviceBuffer::zeroed";
         let mut buffer = Self::make(OPERATION, stream, len)?;
@@ -120,6 +122,7 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Errors
     /// As [`DeviceBuffer::uninit`] and [`SliceMut::copy_from_slice`].
+    #[doc(alias("cudaMallocFromPoolAsync", "cudaMemcpyAsync"))]
     pub fn from_slice(stream: &Stream, values: &[T]) -> Result<Self> {
         const OPERATION: &str = "DeviceBuffer::from_slice";
         let mut buffer = Self::make(OPERATION, stream, values.len())?;

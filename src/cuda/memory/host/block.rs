@@ -309,6 +309,7 @@ fn collect(size: usize, first: Option<u64>) -> Result<()> {
 /// # Errors
 /// [`Error::Timeout`] if a device is not done in time: nothing was freed then, unless `cudaFreeHost` waits for what the crate does
 /// not know, and frees the memory later. [`Error::InvalidUsage`] within a host function of a stream; what CUDA says.
+#[doc(alias = "cudaFreeHost")]
 pub fn trim_pinned() -> Result<usize> {
     const OPERATION: &str = "trim_pinned";
     Device::count_for(OPERATION)?;

@@ -59,6 +59,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// # Errors
     /// [`OutOfMemory`](crate::Error::OutOfMemory); [`InvalidArgument`](crate::Error::InvalidArgument) for a length whose bytes cannot be
     /// counted; what CUDA says.
+    #[doc(alias = "cudaHostAlloc")]
     pub fn zeroed(len: usize) -> Result<Self> {
         Self::make("PinnedBuffer::zeroed", len)
     }
@@ -82,6 +83,7 @@ impl<T: Element> PinnedBuffer<T> {
     ///
     /// # Errors
     /// As [`PinnedBuffer::zeroed`].
+    #[doc(alias = "cudaHostAlloc")]
     pub fn from_slice(values: &[T]) -> Result<Self> {
         let mut buffer = Self::make("PinnedBuffer::from_slice", values.len())?;
         buffer.as_slice_mut()?.copy_from_slice(values);
