@@ -72,6 +72,7 @@ fn text(attributes: &[Attribute]) -> Option<String> {
                     text.push('\n');
                 }
             }
+            Meta::List(list) if list.tokens.to_string() != "hidden" => {}
             _ => return None,
         }
     }

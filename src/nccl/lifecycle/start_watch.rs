@@ -93,7 +93,9 @@ impl Start {
         let Self { operation, exchange, running, on_death, _left } = self;
         let mut started = Vec::new();
         let has_started = |rank: usize| Ok(exchange.note_of_any(&key(rank), Duration::ZERO)?.is_some());
-        while running.goes_on(ASKS) {
+        // Many ranks share one store.
+        let pause = ASKS.saturating_mul(u32::try_from(1 + exchange.size() / 128).unwrap_or(u32::MAX));
+        while running.goes_on(pause) {
             if let Some((rank, why)) = given_up(&exchange).filter(|(rank, _)| *rank != exchange.rank()) {
                 let (key, reason) = (format!("rank {rank}"), format!("it cannot go on: {why}"));
                 return on_death(Error::Exchange { operation, key, reason }, &running);

@@ -14,7 +14,7 @@ use crate::nvshmem::state::place::Place;
 /// [graph](Stream::capture).
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe}; use gpucomm::{Device, DeviceBuffer, Stream};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe, SignalOp, Strides}; use gpucomm::{Device, DeviceBuffer, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let device = Device::new(0)?; let id = ContextUniqueId::new()?; let stream = Stream::new(device)?;
 /// # // SAFETY: the only PE.
@@ -31,7 +31,16 @@ use crate::nvshmem::state::place::Place;
 /// on_stream.barrier_all()?;
 /// on_stream.get(&mut copy, &data, Pe(0))?;
 /// assert_eq!(copy.to_vec(&stream)?, b"jello");
-/// # drop(data); ctx.close()?; Ok(()) }
+/// // Every second one there and back, a signal, and transfers side by side.
+/// let (signals, each_second) = (ctx.alloc_signals(1)?, Strides { dest: 2, source: 2 });
+/// on_stream.iput(&data, &copy, each_second, 3, Pe(0))?;
+/// on_stream.iget(&mut copy, &data, each_second, 3, Pe(0))?;
+/// on_stream.quiet()?;
+/// on_stream.signal_op(signals.at(0), SignalOp::Set(1), Pe(0))?;
+/// on_stream.sync_all()?;
+/// on_stream.nonblocking(|scope| scope.get(&mut copy, &data, Pe(0)))?;
+/// assert_eq!(copy.to_vec(&stream)?, b"jello");
+/// # drop((data, signals)); ctx.close()?; Ok(()) }
 /// ```
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use crate::nvshmem::state::place::Place;
 /// The first of each kind may wait for the other members within the call: see [`Team`].
 ///
 /// ```
-/// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
+/// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, TeamPe};
 /// # use gpucomm::{Device, ReduceOp, Stream};
 /// # fn main() -> gpucomm::Result<()> {
 /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
@@ -23,6 +23,15 @@ use crate::nvshmem::state::place::Place;
 /// on_stream.barrier()?;
 /// on_stream.reduce(&mut dest, &source, ReduceOp::Sum)?;
 /// assert_eq!(dest.to_vec(&stream)?[2], 3.0 * world.n_pes() as f64);
+/// // In a team of one PE, each of them copies.
+/// let mut on_stream = world.on(&stream);
+/// on_stream.reduce_scatter(&mut dest, &source, ReduceOp::Max)?;
+/// on_stream.broadcast(&mut dest, &source, TeamPe(0))?;
+/// on_stream.broadcast_in_place(&mut dest, TeamPe(0))?;
+/// on_stream.fcollect(&mut dest, &source)?;
+/// on_stream.alltoall(&mut dest, &source)?;
+/// on_stream.sync()?;
+/// assert_eq!(dest.to_vec(&stream)?, [1.0, 2.0, 3.0]);
 /// # drop((world, source, dest));
 /// # ctx.close()?;
 /// # Ok(())
