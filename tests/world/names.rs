@@ -1,5 +1,7 @@
 //! Names of worlds, and of their communicators.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use gpucomm::nccl::InitOptions;
 use gpucomm::world::{Members, World, WorldOptions, requests};
 use gpucomm::{Clique, Device};
@@ -12,7 +14,10 @@ fn named(name: &str) -> WorldOptions {
 
 /// What the communicators of a world are called: the text of their errors and dumps.
 fn communicators() -> Vec<String> {
-    let directory = std::env::temp_dir().join(format!("gpucomm-world-names-{}", std::process::id()));
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    // Tests run at the same time.
+    let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let directory = std::env::temp_dir().join(format!("gpucomm-world-names-{process}-{number}"));
     let files = gpucomm::nccl::dump_all(&directory).unwrap();
     let texts = files.iter().map(|file| std::fs::read_to_string(file).unwrap());
     let name = |text: String| text.split_once("\"name\": \"").unwrap().1.split_once('"').unwrap().0.to_owned();
