@@ -72,6 +72,7 @@ impl Exchange {
     /// Returns the error of `ready` or of the refusal on that rank, and [`Error::Exchange`] with its text on the others;
     /// [`Error::Departed`] if a rank has ended, [`Error::Timeout`] if a rank does not come in time, and the errors of the store.
     #[cfg(feature = "nccl")]
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn meet_ready<T>(&self, operation: &'static str, matter: &str, ready: Result<T>) -> Result<T> {
         let own = ready.as_ref().err().cloned();
         let ballot = own.as_ref().map_or(Ok(()), |error| Err(No { why: error.to_string(), is_not_ready: false }));

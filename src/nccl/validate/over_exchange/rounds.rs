@@ -82,6 +82,7 @@ impl OverExchange {
 
     /// Returns the error of `operation`, in which this rank waits outside of the rounds, if another rank has closed its
     /// communicator instead. Asks the store once, and ignores one that does not answer.
+    #[cfg_attr(not(nccl_ge_2_29), allow(dead_code))]
     pub(crate) fn closed_by_another(&self, operation: &'static str) -> Option<Error> {
         let others: Vec<_> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();
         let number = self.rounds.load(Ordering::Relaxed);
