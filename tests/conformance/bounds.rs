@@ -3,7 +3,9 @@
 use gpucomm::cuda::vmm::{Mapping, PhysicalMemory};
 use gpucomm::cuda::{Done, Event, Graph, GraphPinned, Slice, SliceMut};
 use gpucomm::exchange::{C10d, Directory, Exchange, FdSocket, Tcp, Threads};
-use gpucomm::nccl::{Aborter, Invitation, PendingCommunicator, PreMulSum, Registration, Window};
+#[cfg(nccl_ge_2_29)]
+use gpucomm::nccl::Invitation;
+use gpucomm::nccl::{Aborter, PendingCommunicator, PreMulSum, Registration, Window};
 use gpucomm::world::health::HealthWatch;
 use gpucomm::world::{Answer, Lane, Rank, World};
 use gpucomm::{
@@ -13,7 +15,9 @@ use gpucomm::{
 const fn everywhere<T: Send + Sync>() {}
 
 const _: () = {
-    everywhere::<(Communicator, Clique, Aborter, UniqueId, Invitation, PendingCommunicator)>();
+    everywhere::<(Communicator, Clique, Aborter, UniqueId, PendingCommunicator)>();
+    #[cfg(nccl_ge_2_29)]
+    everywhere::<Invitation>();
     everywhere::<(CommBuffer<'static, f32>, Registration<'static>, Window<'static>, PreMulSum<'static, f32>)>();
     everywhere::<(Device, Stream, Event, Graph, DeviceBuffer<f32>, PinnedBuffer<f32>, GraphPinned<f32>)>();
     everywhere::<(Slice<'static, f32>, SliceMut<'static, f32>, PhysicalMemory, Mapping, Done)>();

@@ -2,13 +2,17 @@
 
 use std::sync::Mutex;
 
-use gpucomm::nccl::{self, Config, InitOptions, Invitation};
+#[cfg(nccl_ge_2_29)]
+use gpucomm::nccl::Invitation;
+use gpucomm::nccl::{self, Config, InitOptions};
 use gpucomm::{Clique, Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, UniqueId, Version};
 
 #[cfg(nccl_ge_2_29)]
 use crate::grow;
 use crate::support::newer::since;
-use crate::support::{assert_argument, places, rank_counts, slower, watched};
+#[cfg(nccl_ge_2_29)]
+use crate::support::slower;
+use crate::support::{assert_argument, places, rank_counts, watched};
 
 fn named(ranks: usize, name: &str) -> Clique {
     let options = InitOptions::new().with_name(name).unwrap();
