@@ -174,7 +174,7 @@ impl Exchange {
     }
 
     pub(super) fn round_key(&self, round: u64, rank: usize) -> String {
-        format!("{}c/{round}/{rank}", self.view.path)
+        self.view.round_key(round, rank)
     }
 
     /// The values that ranks have set under these keys, if all of them are in the same operation,

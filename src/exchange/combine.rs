@@ -36,7 +36,7 @@ impl View {
     pub(super) fn combine(&self, round: u64, kind: u8, deadline: &Deadline) -> Result<()> {
         let Some(all) = self.combined_key(round) else { return Ok(()) };
         let place = |level: u32, at: usize| match level {
-            0 => format!("{}c/{round}/{at}", self.path),
+            0 => self.round_key(round, at),
             _ => format!("{}c/{round}/{level}.{at}", self.path),
         };
         let (mut level, mut at, mut count) = (0, self.rank, self.size());

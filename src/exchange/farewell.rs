@@ -117,29 +117,34 @@ pub(crate) fn persist<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::Arc;
 
     use super::*;
+
+    /// Asks a store that answers when the other end of `opened` is dropped.
+    fn stalls(opened: &Arc<Mutex<Receiver<()>>>) -> impl FnOnce() -> Result<()> + Send + 'static {
+        let opened = Arc::clone(opened);
+        move || {
+            let _ = opened.lock().recv();
+            Ok(())
+        }
+    }
 
     #[test]
     fn only_the_first_end_waits() {
         let stores = SlowStores(Mutex::new(Vec::new()));
         let (open, opened) = channel::<()>();
-        let opened = std::sync::Arc::new(Mutex::new(opened));
+        let opened = Arc::new(Mutex::new(opened));
         let within = Duration::from_secs(1);
         let begin = Instant::now();
         for _ in 0..4 {
-            let opened = std::sync::Arc::clone(&opened);
-            let stalls = move || {
-                let _ = opened.lock().recv();
-                Ok(())
-            };
-            tell(1, stalls).wait_among(&stores, within);
+            tell(1, stalls(&opened)).wait_among(&stores, within);
         }
         let took = begin.elapsed();
         assert!(within <= took && took < 2 * within, "{took:?}");
         // Another store answers in its own time.
-        let (answered, pause) = (std::sync::Arc::new(Mutex::new(false)), 3 * AGAIN);
-        let other = std::sync::Arc::clone(&answered);
+        let (answered, pause) = (Arc::new(Mutex::new(false)), 3 * AGAIN);
+        let other = Arc::clone(&answered);
         let slow = move || {
             thread::sleep(pause);
             *other.lock() = true;
@@ -175,15 +180,10 @@ mod tests {
         let stores = SlowStores(Mutex::new(Vec::new()));
         let within = Duration::from_secs(1);
         let (open, opened) = channel::<()>();
-        let opened = std::sync::Arc::new(Mutex::new(opened));
+        let opened = Arc::new(Mutex::new(opened));
         let begin = Instant::now();
         for store in 100..130 {
-            let opened = std::sync::Arc::clone(&opened);
-            let stalls = move || {
-                let _ = opened.lock().recv();
-                Ok(())
-            };
-            tell(store, stalls).wait_among(&stores, within);
+            tell(store, stalls(&opened)).wait_among(&stores, within);
         }
         let took = begin.elapsed();
         assert!(took < 2 * OF_ALL, "{took:?}");

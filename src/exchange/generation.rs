@@ -105,7 +105,7 @@ impl Meeting<'_> {
 
     /// The ranks that have answered in the generation at `path`.
     fn arrivals(&self, path: &str) -> Result<Vec<Option<Arrival>>> {
-        let keys: Vec<String> = (0..self.size).map(|rank| format!("{path}j/{rank}")).collect();
+        let keys: Vec<String> = (0..self.size).map(|rank| answer_key(path, rank)).collect();
         let mut arrivals = Vec::with_capacity(self.size);
         for part in keys.chunks(MAX_KEYS) {
             let part: Vec<&str> = part.iter().map(String::as_str).collect();
@@ -148,7 +148,7 @@ impl Meeting<'_> {
         old.drain(..old.len().saturating_sub(64));
         let mut now = Current { path, generation: generation.unsigned_abs(), id: self.me.id, old };
         let left = || self.deadline.remaining();
-        self.store.set(&format!("{}j/{}", now.path, self.rank), &self.me.encode(), left())?;
+        self.store.set(&answer_key(&now.path, self.rank), &self.me.encode(), left())?;
         self.store.set(&self.now_key(), &now.encode(), left())?;
 
         let arrivals = loop {
@@ -187,7 +187,7 @@ impl Meeting<'_> {
     /// Waits until all ranks have answered, or the deadline passes. Asks for each answer until it is
     /// there, and not again.
     fn wait_for_answers(&self, path: &str) -> Result<()> {
-        let mut missing: Vec<String> = (0..self.size).map(|rank| format!("{path}j/{rank}")).collect();
+        let mut missing: Vec<String> = (0..self.size).map(|rank| answer_key(path, rank)).collect();
         while !missing.is_empty() && !self.deadline.expired() {
             let part: Vec<&str> = missing.iter().take(MAX_KEYS).map(String::as_str).collect();
             let within = self.deadline.remaining().min(LOOK);
@@ -230,11 +230,7 @@ impl Meeting<'_> {
                     break (known, arrivals);
                 }
                 self.is_stale.set(self.met(&now.path, Duration::ZERO)?.is_some());
-                self.store.set(
-                    &format!("{}j/{}", now.path, self.rank),
-                    &self.me.encode(),
-                    self.deadline.remaining(),
-                )?;
+                self.store.set(&answer_key(&now.path, self.rank), &self.me.encode(), self.deadline.remaining())?;
                 answered.push(now.clone());
             }
             if answered.is_empty() && now.is_some() {
@@ -263,7 +259,7 @@ impl Meeting<'_> {
         };
         for now in answered.iter().filter(|now| now.path != met.0.path) {
             // The answer may be in a generation that has been removed already.
-            let _ = self.store.delete(&format!("{}j/{}", now.path, self.rank), GRACE);
+            let _ = self.store.delete(&answer_key(&now.path, self.rank), GRACE);
         }
         Ok(met)
     }
@@ -301,6 +297,11 @@ impl Meeting<'_> {
             store,
         })
     }
+}
+
+/// The key of the answer of a rank in the generation at `path`.
+fn answer_key(path: &str, rank: usize) -> String {
+    format!("{path}j/{rank}")
 }
 
 impl Exchange {

@@ -88,6 +88,11 @@ impl View {
         self.members.len()
     }
 
+    /// The key of what a rank sets in a round.
+    pub(super) fn round_key(&self, round: u64, rank: usize) -> String {
+        format!("{}c/{round}/{rank}", self.path)
+    }
+
     /// Begins a collective call, and returns its number. Each rank counts for itself.
     pub(super) fn round(&self) -> u64 {
         let mut progress = self.progress();

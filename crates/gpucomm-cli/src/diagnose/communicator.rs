@@ -99,8 +99,8 @@ impl Communicator {
         Some(is_open.then_some(peer).into_iter().collect())
     }
 
-    /// What it is called: the names that its ranks give it, the beginning of its key, and which
-    /// part it is.
+    /// Describes the communicator: the names that its ranks give it, the beginning of its key, and
+    /// the part that it is of another one.
     pub fn name(&self) -> String {
         let part = self.dumps().find_map(|dump| dump.part.clone()).map(|part| format!("the part {part}"));
         let key: String = self.dumps().next().map_or(String::new(), |dump| dump.key.chars().take(6).collect());

@@ -5,8 +5,8 @@ use clap::Args;
 /// What the user wrote.
 #[derive(Debug, Args)]
 pub struct StoreArgs {
-    /// Where to listen: an address of this host, [::] or 0.0.0.0 for all of them; port 0 is one
-    /// that is free
+    /// The address to listen at, of this host; [::] and 0.0.0.0 are all its addresses, and port 0 is
+    /// a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub listen: String,
 }

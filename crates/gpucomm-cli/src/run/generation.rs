@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The same while ranks end.
 const ENDING: Duration = Duration::from_millis(20);
 
-/// How long ranks of other nodes may use the store of this one until that is told.
+/// After this time the launcher says that ranks of other nodes still use its store.
 const LINGERS: Duration = Duration::from_secs(5);
 
 /// How a start has ended.

@@ -14,7 +14,7 @@ use crate::options::RunOptions;
 const STORE: &str = "GPUCOMM_STORE";
 const SECRET: &str = "GPUCOMM_STORE_SECRET";
 
-/// Where ranks meet, and the server if it is here.
+/// The store at which ranks meet, with its server if this launcher hosts it.
 #[derive(Debug, Default)]
 pub struct Store {
     server: Option<TcpServer>,
@@ -34,7 +34,7 @@ impl Store {
         }
         let mut secret = user_says(SECRET, options);
         let mut variables = Vec::new();
-        // On one host, nobody else need know it. An empty one asks for none.
+        // On one host only the ranks need the secret. An empty secret turns it off.
         if secret.is_none() && options.nodes == 1 && cfg!(feature = "secret") {
             let random = random()?;
             variables.push((SECRET, random.clone()));
@@ -65,7 +65,7 @@ impl Store {
         Ok(store)
     }
 
-    /// What ranks find in their environment: variables, and those that are to be removed.
+    /// Returns the variables to set for the ranks, and those to remove.
     pub fn variables(&self) -> (&[(&'static str, String)], &'static [&'static str]) {
         (&self.variables, if self.no_secret { &[SECRET] } else { &[] })
     }

@@ -341,7 +341,7 @@ fn a_store_by_itself_serves_until_it_is_asked_to_end() {
         unsafe { libc::kill(store.id().cast_signed(), signal) };
         let output = finish(store);
         assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "{}", output.out);
-        // Nobody listens there now, and ranks are told what to start.
+        // No server listens there now, and the error says which command starts one.
         let output = run(&["-n", "1"], "together", &[("GPUCOMM_STORE", &named), ("GPUCOMM_TIMEOUT", "200ms")]);
         let says = format!("start it there: gpucomm store --listen {}", address.trim());
         assert!(output.code != Some(0) && output.err.contains(&says), "{}\n{}", output.out, output.err);
