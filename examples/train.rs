@@ -189,7 +189,7 @@ impl Trainer {
 /// The step of a checkpoint, and its model, as rank 0 finds them; all ranks have the same.
 fn resume(exchange: &Exchange, path: Option<&Path>) -> Result<(u64, Model)> {
     let found = path.filter(|_| exchange.rank() == 0).and_then(|path| fs::read(path).ok()).unwrap_or_default();
-    let bytes = exchange.broadcast(0, &found)?;
+    let bytes = exchange.broadcast(&found, 0)?;
     Ok(match bytes.split_first_chunk::<8>() {
         Some((step, model)) => (u64::from_le_bytes(*step), Model::from_bytes(model)),
         None => (0, Model::new()),

@@ -174,7 +174,7 @@ pub enum Error {
     },
 
     /// The communicator was aborted, by this rank or because another one failed.
-    #[error("{operation}: the communicator was aborted: {reason}")]
+    #[error("{operation}: {} was aborted: {reason}", reason.subject())]
     Aborted {
         /// The method.
         operation: &'static str,
@@ -184,7 +184,7 @@ pub enum Error {
     },
 
     /// The communicator was [revoked](crate::nccl::Communicator::revoke): others can be made of it.
-    #[error("{operation}: the communicator was revoked: {reason}")]
+    #[error("{operation}: {} was revoked: {reason}", reason.subject())]
     Revoked {
         /// The method.
         operation: &'static str,
@@ -194,7 +194,7 @@ pub enum Error {
     },
 
     /// The communicator is [suspended](crate::nccl::Communicator::suspend): it can be resumed.
-    #[error("{operation}: the communicator is suspended: {reason}")]
+    #[error("{operation}: {} is suspended: {reason}", reason.subject())]
     Suspended {
         /// The method.
         operation: &'static str,
@@ -482,9 +482,20 @@ impl Error {
         self
     }
 
-    /// The same, which says that it is of `rank`. Ranks that disagree all report the same, and name who differs.
+    /// Adds to the text which rank has met the error. An error that names a rank is left as it is.
     pub(crate) fn of_rank(self, rank: usize) -> Self {
-        if let Self::Disagreement { .. } = self { self } else { self.noted(format_args!("of rank {rank}")) }
+        if self.rank().is_some() { self } else { self.noted(format_args!("of rank {rank}")) }
+    }
+
+    /// Adds to an error about the end of a communicator, context or world which one has ended: `communicator "tp"`. The first
+    /// that was named stays.
+    pub(crate) fn about(mut self, subject: Option<Arc<str>>) -> Self {
+        if let Self::Aborted { reason, .. } | Self::Revoked { reason, .. } | Self::Suspended { reason, .. } = &mut self
+            && reason.subject.is_none()
+        {
+            reason.subject = subject;
+        }
+        self
     }
 
     /// For how long it was waited where this is a [`Error::Timeout`].
@@ -520,6 +531,8 @@ impl Error {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cause {
     text: String,
+    /// What has ended: `communicator "tp"`; a communicator without a name if it is not known.
+    subject: Option<Arc<str>>,
     /// The rank that gave it, if it is known.
     rank: Option<u32>,
     cause: Option<Arc<Error>>,
@@ -567,6 +580,11 @@ impl Cause {
         Self { cause: Some(cause), ..self.clone() }
     }
 
+    /// What has ended, as the subject of a sentence.
+    fn subject(&self) -> &str {
+        self.subject.as_deref().unwrap_or("the communicator")
+    }
+
     fn rank(&self) -> Option<usize> {
         self.rank.map(|rank| rank as usize).or_else(|| self.error()?.rank())
     }
@@ -600,7 +618,7 @@ impl fmt::Debug for Cause {
 
 impl From<String> for Cause {
     fn from(text: String) -> Self {
-        Self { text, rank: None, cause: None }
+        Self { text, subject: None, rank: None, cause: None }
     }
 }
 

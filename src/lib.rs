@@ -72,6 +72,8 @@ pub mod launch;
 mod launchers;
 mod lock;
 #[cfg(feature = "nccl")]
+mod name;
+#[cfg(feature = "nccl")]
 pub mod nccl;
 #[cfg(feature = "nvshmem")]
 pub mod nvshmem;

@@ -174,10 +174,10 @@ mod tests {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let store = announced.reach("a test", 1, 2, Duration::from_secs(60)).unwrap();
-                Exchange::join(store).unwrap().broadcast(0, &[]).unwrap()
+                Exchange::join(store).unwrap().broadcast(&[], 0).unwrap()
             });
             let own = Exchange::join(server).unwrap();
-            own.broadcast(0, b"here").unwrap();
+            own.broadcast(b"here", 0).unwrap();
             assert_eq!(other.join().unwrap(), b"here");
         });
     }

@@ -96,7 +96,7 @@ impl Exchange {
     /// # fn main() -> gpucomm::Result<()> {
     /// # let exchange = Exchange::join(Threads::new(1).store(0)?)?;
     /// let id = if exchange.rank() == 0 { UniqueId::new()?.as_bytes().to_vec() } else { Vec::new() };
-    /// let id = exchange.broadcast(0, &id)?;
+    /// let id = exchange.broadcast(&id, 0)?;
     /// assert_eq!(id.len(), UniqueId::BYTES);
     /// # Ok(())
     /// # }
@@ -105,7 +105,7 @@ impl Exchange {
     /// # Errors
     /// As [`all_gather`](Self::all_gather), and [`Error::InvalidArgument`] if `root` is out of
     /// range.
-    pub fn broadcast(&self, root: usize, value: &[u8]) -> Result<Vec<u8>> {
+    pub fn broadcast(&self, value: &[u8], root: usize) -> Result<Vec<u8>> {
         let operation = "Exchange::broadcast";
         check_rank(operation, root, self.size())?;
         let deadline = self.deadline();

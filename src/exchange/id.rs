@@ -35,10 +35,10 @@ impl Exchange {
         if self.rank() == 0 {
             let made = make();
             // The others wait for either.
-            let told = self.broadcast(0, &say(&made));
+            let told = self.broadcast(&say(&made), 0);
             return made.and_then(|made| told.map(|_| made));
         }
-        said(operation, 0, self.broadcast(0, &[])?)
+        said(operation, 0, self.broadcast(&[], 0)?)
     }
 
     /// All ranks say something before they begin `operation`, or that they cannot: what all have said, where all can, beside what this one
@@ -46,7 +46,6 @@ impl Exchange {
     ///
     /// # Errors
     /// What a rank is not `ready` for, there and at once; on the others an [`Error::Exchange`] that says why. As [`all_gather`](Self::all_gather).
-    #[cfg(feature = "nccl")]
     pub(crate) fn gather_ready<T>(
         &self,
         operation: &'static str,

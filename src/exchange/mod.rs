@@ -13,7 +13,7 @@
 //!             scope.spawn(move || {
 //!                 let exchange = Exchange::join(place.store(rank)?)?;
 //!                 // Rank 0 sends bytes to all ranks.
-//!                 let id = exchange.broadcast(0, if rank == 0 { b"an id" } else { b"" })?;
+//!                 let id = exchange.broadcast(if rank == 0 { b"an id" } else { b"" }, 0)?;
 //!                 // All ranks learn whether all are ready, and otherwise which are not and why.
 //!                 let vote = exchange.vote(if id.is_empty() { Err("no id".to_owned()) } else { Ok(()) })?;
 //!                 assert!(vote.unanimous(), "{vote}");

@@ -18,6 +18,7 @@ use super::setup::init_options::InitOptions;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
+use crate::name::Name;
 use crate::shared_deadline::SharedDeadline;
 use crate::version;
 
@@ -206,7 +207,7 @@ impl Communicator {
             let invitations = self.invite(more)?.into_iter().map(Invitation::into_bytes);
             Ok(invitations.collect::<Result<Vec<_>>>()?.concat())
         })?;
-        let listener = threads.listener(exchange, &name, is_checked)?;
+        let listener = threads.listener(exchange, &name, is_checked.then(|| self.inner().name.grown()))?;
         let Threads { helper, departures, .. } = threads;
         let grow = || self.grow_on(OPERATION, more, Some(helper));
         let grown = start_over_exchange::unless_gone(OPERATION, exchange, (departures, &name), self.inner(), grow)?;
@@ -254,7 +255,8 @@ impl Communicator {
         let (all, _) = bytes.as_chunks::<{ Invitation::BYTES }>();
         let own = all.iter().map(|bytes| Invitation::from_bytes(*bytes)).find(|one| one.rank() == exchange.rank());
         let nobody = || Error::argument(OPERATION, "rank", "one that is invited", exchange.rank());
-        let listener = threads.listener(exchange, &bytes, is_checked)?;
+        let called = own.as_ref().map_or_else(Name::default, |own| own.name_with(Some(options)).clone());
+        let listener = threads.listener(exchange, &bytes, is_checked.then_some(called))?;
         let Threads { helper, departures, .. } = threads;
         let begin = || own.ok_or_else(nobody)?.begin(OPERATION, device, Some(options), Some(helper));
         let inner = start_over_exchange::wait(OPERATION, exchange, (departures, &bytes), begin)?;

@@ -11,10 +11,10 @@ use super::rank::helper::Helper;
 use super::rank::inner::{Inner, LocalRanks};
 use super::setup::config::Config;
 use super::setup::init_options::InitOptions;
-use super::setup::name::{MOST_BYTES, Name};
 use super::setup::unique_id::UniqueId;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
+use crate::name::{MOST_BYTES, Name};
 
 /// The way into a communicator that [grows](Communicator::grow), for one new rank, which goes it once: it cannot be copied.
 ///
@@ -119,6 +119,11 @@ impl Invitation {
         started.into_iter().next().ok_or_else(|| start::nothing(operation))
     }
 
+    /// Returns the name of the communicator that it leads to, on a rank that comes with `options`.
+    pub(super) fn name_with<'a>(&'a self, options: Option<&'a InitOptions>) -> &'a Name {
+        options.and_then(InitOptions::given_name).unwrap_or(&self.name)
+    }
+
     /// The same, which goes on by itself, on the thread `helper` if there is one already.
     pub(super) fn begin(
         self,
@@ -127,16 +132,13 @@ impl Invitation {
         options: Option<&InitOptions>,
         helper: Option<Helper>,
     ) -> Result<Starting> {
+        let called = self.name_with(options).clone();
         let Self { id, key, size, rank, name, local } = self;
         let (_clique, options) = match local {
             Some(Local { clique, config, timeout, .. }) => {
                 (Some(clique), InitOptions::new().with_config(config).with_timeout(timeout).named(name))
             }
-            None => {
-                let options = options.cloned().unwrap_or_default();
-                let is_named = options.given_name().is_some();
-                (None, if is_named { options } else { options.named(name) })
-            }
+            None => (None, options.cloned().unwrap_or_default().named(called)),
         };
         start::newcomer(operation, device, (id, key), (size, rank), &options, helper)
     }

@@ -209,7 +209,6 @@ pub use setup::choices::NvlsHost;
 pub use setup::config::Config;
 pub use setup::determinism::prepare_determinism;
 pub use setup::init_options::InitOptions;
-pub(crate) use setup::name::Name;
 pub use setup::unique_id::UniqueId;
 pub(crate) use several::abort_all_within;
 pub use several::{abort_all, close_all, close_all_timeout};

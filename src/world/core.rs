@@ -24,7 +24,8 @@ use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::exchange::farewell::Telling;
 use crate::lock::{Mutex, MutexGuard};
-use crate::nccl::{Communicator, Name, abort_all_within};
+use crate::name::Name;
+use crate::nccl::{Communicator, abort_all_within};
 
 /// Where the ranks come from.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::cuda::refuse;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::lock::{Condvar, Mutex, MutexGuard};
-use crate::nccl::Name;
+use crate::name::Name;
 
 /// Whether a world takes requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::completion::{Completion, Polling};
 use crate::deadline::default_timeout;
 use crate::error::{Error, Result};
-use crate::nccl::{InitOptions, Name};
+use crate::name::Name;
+use crate::nccl::InitOptions;
 
 /// What becomes of requests for which the queue of a rank has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

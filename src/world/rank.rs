@@ -22,7 +22,7 @@ use crate::cuda::{Device, is_forked, refuse_in_child};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::MutexGuard;
-use crate::nccl::Name;
+use crate::name::Name;
 
 /// A rank of a generation of a [`World`](super::World), and how requests are submitted to it. Cheap to clone, and may be sent to other threads.
 ///

@@ -7,7 +7,7 @@ use super::completion::Completion;
 use super::counters::Counters;
 use super::guarded::discard;
 use super::lane::Lane;
-use crate::nccl::Name;
+use crate::name::Name;
 
 /// How the requests of a rank are done. All requests that were submitted through one handle share one of these, so that threads of
 /// other ranks do not touch its reference count.

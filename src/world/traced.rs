@@ -3,7 +3,7 @@
 #[cfg(feature = "tracing")]
 mod events {
     use crate::error::Error;
-    use crate::nccl::Name;
+    use crate::name::Name;
     use crate::world::guarded::guarded;
     use crate::world::task::Meta;
 
@@ -61,7 +61,7 @@ mod events {
 #[cfg(not(feature = "tracing"))]
 mod events {
     use crate::error::Error;
-    use crate::nccl::Name;
+    use crate::name::Name;
     use crate::world::task::Meta;
 
     #[inline(always)]

@@ -4,15 +4,13 @@ use std::sync::Mutex;
 
 #[cfg(nccl_ge_2_29)]
 use gpucomm::nccl::Invitation;
-use gpucomm::nccl::{self, Config, InitOptions};
-use gpucomm::{Clique, Communicator, DeviceBuffer, InPlace, ReduceOp, Stream, UniqueId, Version};
+use gpucomm::nccl::{self, AbortOutcome, Config, InitOptions};
+use gpucomm::{Clique, Communicator, DeviceBuffer, Error, ErrorKind, InPlace, ReduceOp, Stream, UniqueId, Version};
 
 #[cfg(nccl_ge_2_29)]
 use crate::grow;
 use crate::support::newer::since;
-#[cfg(nccl_ge_2_29)]
-use crate::support::slower;
-use crate::support::{assert_argument, places, rank_counts, watched};
+use crate::support::{assert_argument, assert_names, places, rank_counts, slower, watched};
 
 fn named(ranks: usize, name: &str) -> Clique {
     let options = InitOptions::new().with_name(name).unwrap();
@@ -248,6 +246,96 @@ fn errors_name_both_ranks() {
             let refused = clique.rank(1).all_reduce(InPlace(&mut x), &factor, &stream);
             let expected = "a PreMulSum of rank 1 of communicator \"tp\"";
             assert_argument(refused, "all_reduce", expected, "one of its rank 0");
+        }
+    });
+}
+
+/// The error of a call on a communicator that takes none.
+fn refused(comm: &Communicator) -> Error {
+    comm.barrier(&Stream::new(comm.device()).unwrap()).expect_err("it is not active")
+}
+
+/// Errors about the end of a communicator, in its own process and in its parts.
+#[test]
+fn errors_about_an_end_have_the_name() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let clique = named(ranks, "tp");
+            let parts = clique.split(|rank| Some((0, rank))).unwrap();
+            assert_eq!(parts[&0].rank(1).aborter().abort("the test aborts"), AbortOutcome::Done);
+            let ended = parts[&0].rank(0).async_error().expect_err("it has ended");
+            assert_eq!((ended.kind(), ended.rank()), (ErrorKind::Aborted, Some(1)), "{ended:?}");
+            assert_names(&ended, &["communicator \"tp/split(color=0)\" was aborted: the test aborts"]);
+            // A rank that fails ends all of them, and the error says which one it was.
+            let failed = clique.spmd(|comm| match comm.rank() {
+                0 => Err(Error::Unsupported { operation: "step", needs: "more".into() }),
+                _ => Stream::new(comm.device()).map(drop),
+            });
+            assert_names(&failed.expect_err("a rank has failed"), &["step: not supported: needs more", "of rank 0"]);
+            let ended = clique.rank(1).async_error().expect_err("it has ended");
+            assert_eq!(ended.rank(), Some(0), "{ended:?}");
+            assert_names(&ended, &["communicator \"tp\" was aborted: rank 0 returned an error: step"]);
+            let late = refused(clique.rank(1));
+            assert_names(&late, &["barrier: communicator \"tp\" was aborted: rank 0 returned"]);
+            // The default name says nothing.
+            let clique = Clique::init_all(&places()[..ranks]).unwrap();
+            assert_eq!(clique.rank(0).aborter().abort("the test aborts"), AbortOutcome::Done);
+            let ended = clique.rank(1).async_error().expect_err("it has ended");
+            assert_names(&ended, &["the communicator was aborted: the test aborts"]);
+        }
+    });
+}
+
+#[test]
+fn errors_of_waits_have_the_name() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let clique = named(ranks, "tp");
+            let reduce = |comm: &Communicator, stream: &Stream| {
+                let mut x = DeviceBuffer::from_slice(stream, &[1i32; 5])?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, stream)?;
+                Ok(x)
+            };
+            // Ranks meet before the first one.
+            clique.spmd(|comm| reduce(comm, &Stream::new(comm.device())?).map(drop)).unwrap();
+            let comm = clique.rank(0);
+            comm.set_timeout(slower(0.3));
+            let stream = Stream::new(comm.device()).unwrap();
+            let x = reduce(comm, &stream).unwrap();
+            let late = comm.split(None, 0).expect_err("the other rank does not come");
+            assert_names(&late, &["rank 0 of \"tp\" has work in flight"]);
+            let late = stream.synchronize_timeout(slower(0.3)).expect_err("the other rank does not come");
+            assert_eq!((late.kind(), late.rank(), late.peer()), (ErrorKind::Timeout, Some(0), Some(1)), "{late:?}");
+            assert_names(&late, &["rank 0 of \"tp\" waits for all_reduce of 5 i32"]);
+            drop(x);
+
+            let clique = named(ranks, "dp");
+            let differs = clique.spmd(|comm| {
+                let stream = Stream::new(comm.device())?;
+                let mut x = DeviceBuffer::<i32>::zeroed(&stream, 5 + comm.rank())?;
+                comm.all_reduce(InPlace(&mut x), ReduceOp::Sum, &stream)?;
+                x.to_vec(&stream)
+            });
+            assert_names(&differs.expect_err("ranks disagree"), &["disagrees", "(ranks of \"dp\")"]);
+        }
+    });
+}
+
+/// Revoked and suspended communicators say which they are.
+#[cfg(nccl_ge_2_29_7)]
+#[test]
+fn errors_about_a_revoked_one_have_the_name() {
+    since(Version::new(2, 29, 7), 60.0, || {
+        for ranks in rank_counts(&[2]) {
+            let clique = named(ranks, "tp");
+            clique.suspend(nccl::Suspend::MEMORY, "the test suspends").unwrap();
+            let late = refused(clique.rank(0));
+            assert_names(&late, &["communicator \"tp\" is suspended: the test suspends"]);
+            let clique = named(ranks, "dp");
+            clique.rank(0).revoke("the test revokes").unwrap();
+            let late = refused(clique.rank(1));
+            assert_eq!((late.kind(), late.rank()), (ErrorKind::Revoked, Some(0)), "{late:?}");
+            assert_names(&late, &["communicator \"dp\" was revoked: the test revokes"]);
         }
     });
 }

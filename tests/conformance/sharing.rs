@@ -206,7 +206,10 @@ fn another_order_is_told() {
                     stream.synchronize_timeout(slower(20.0))
                 });
                 let error = error.expect_err("the orders differ");
-                assert_names(&error, &["the whole", "the part of color 0", "all_reduce of 5 i32"]);
+                assert_names(
+                    &error,
+                    &["communicator \"world\"", "communicator \"world/split(color=0)\"", "all_reduce of 5 i32"],
+                );
                 assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
                 // The rank that ends them ends one after the other; this one may hear of the first before the second has ended.
                 let deadline = Instant::now() + slower(5.0);

@@ -40,7 +40,13 @@ fn an_end_of_one_is_that_of_all() {
                     while fires.load(Ordering::Acquire) {
                         std::thread::sleep(Duration::from_millis(1));
                     }
-                    let names = ["the whole", "the part of color 0", "the part of color 0", "the part of color 0 of"];
+                    let part = "of communicator \"world/split(color=0)\"";
+                    let names = [
+                        "of communicator \"world\"",
+                        part,
+                        part,
+                        "of communicator \"world/split(color=0)/split(color=0)\"",
+                    ];
                     for (at, comm) in all.iter().enumerate() {
                         let error = sum(comm, stream).expect_err("one was aborted");
                         assert_names(&error, &["one gives up"]);

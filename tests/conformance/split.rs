@@ -141,7 +141,7 @@ fn ranks_of_a_part_compare() {
                 let done = part.all_reduce(InPlace(&mut x.slice_mut(..len)), ReduceOp::Sum, stream);
                 let error = done.and_then(|()| stream.synchronize_timeout(slower(10.0))).expect_err("a rank differs");
                 assert!(matches!(error, Error::Disagreement { .. }), "{error:?}");
-                assert_names(&error, &["(ranks of the part of color 0)"]);
+                assert_names(&error, &["(ranks of \"world/split(color=0)\")"]);
                 assert!(!part.is_active());
                 drop(part);
                 // What a part fails at is not the whole's.
@@ -218,7 +218,7 @@ fn a_rank_of_a_part_that_never_comes() {
                 barrier.wait();
                 let _ = part.aborter().abort("the test is over");
                 assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
-                let waits = format!("rank {} of the part of color 7 waits for all_reduce", part.rank());
+                let waits = format!("rank {} of \"world/split(color=7)\" waits for all_reduce", part.rank());
                 assert_names(&error, &[&waits, &format!("rank {} has not come", ranks - 1)]);
             });
             still_works(ranks);

@@ -126,10 +126,10 @@ fn a_broadcast_that_nobody_could_end() {
         for at in 0..24u64 {
             if x.rank() == 0 {
                 // Where all meet, nobody else has come.
-                let _ = x.with_timeout(Duration::from_millis(8)).broadcast(0, b"early");
+                let _ = x.with_timeout(Duration::from_millis(8)).broadcast(b"early", 0);
             } else {
                 std::thread::sleep(Duration::from_millis(20));
-                let _ = x.with_timeout(SHORT).broadcast(0, b"");
+                let _ = x.with_timeout(SHORT).broadcast(b"", 0);
             }
             x.barrier().unwrap();
             assert_eq!(x.all_gather(&at.to_le_bytes()).unwrap(), [at.to_le_bytes(); 2], "{at}");

@@ -121,7 +121,7 @@ fn everything(store: HookedStore<Liar>) -> Result<()> {
     for round in 0..4u8 {
         x.all_gather(&[round; 5])?;
         x.barrier()?;
-        x.broadcast(0, &[1, 2])?;
+        x.broadcast(&[1, 2], 0)?;
         x.vote(if round == 2 { Err("no".into()) } else { Ok(()) })?;
         if let Some(part) = x.split(Some(0), 0)? {
             part.barrier()?;

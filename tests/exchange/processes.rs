@@ -117,7 +117,7 @@ fn together(x: &Exchange) {
         let all = x.all_gather(&vec![x.rank() as u8; x.rank() * 100]).unwrap();
         assert!(all.iter().enumerate().all(|(rank, all)| *all == vec![rank as u8; rank * 100]));
         x.add("sum", 1).unwrap();
-        assert_eq!(x.broadcast(usize::from(round) % x.size(), &[x.rank() as u8]).unwrap(), [round % x.size() as u8]);
+        assert_eq!(x.broadcast(&[x.rank() as u8], usize::from(round) % x.size()).unwrap(), [round % x.size() as u8]);
         assert!(x.vote(Ok(())).unwrap().unanimous());
     }
     assert_eq!(x.get("sum").unwrap(), (20 * x.size()).to_string().as_bytes());

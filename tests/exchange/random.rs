@@ -68,7 +68,7 @@ fn program(x: &Exchange, seed: u64) {
             ),
             1 => {
                 let root = common.usize(..x.size());
-                assert_eq!(x.broadcast(root, &[x.rank() as u8, round]).unwrap(), [root as u8, round]);
+                assert_eq!(x.broadcast(&[x.rank() as u8, round], root).unwrap(), [root as u8, round]);
             }
             2 => {
                 let no = common.usize(..x.size());

@@ -15,14 +15,14 @@ fn gather_broadcast_barrier() {
             let all = x.all_gather(&of(x.rank())).unwrap();
             assert_eq!(all, (0..x.size()).map(of).collect::<Vec<_>>());
             let root = round % x.size();
-            assert_eq!(x.broadcast(root, &[x.rank() as u8, 9]).unwrap(), [root as u8, 9]);
+            assert_eq!(x.broadcast(&[x.rank() as u8, 9], root).unwrap(), [root as u8, 9]);
         }
         // Past the rounds in which broadcasts meet.
         for round in 0..150_u32 {
-            assert_eq!(x.broadcast(0, &round.to_le_bytes()).unwrap(), round.to_le_bytes());
+            assert_eq!(x.broadcast(&round.to_le_bytes(), 0).unwrap(), round.to_le_bytes());
         }
         x.barrier().unwrap();
-        assert!(x.broadcast(x.size(), b"").is_err());
+        assert!(x.broadcast(b"", x.size()).is_err());
     });
 }
 
@@ -64,7 +64,7 @@ fn who_does_something_else_is_named_at_once() {
     everywhere(&[3], |x| {
         for root in [0, 1] {
             let start = Instant::now();
-            let result = if x.rank() == 0 { x.barrier() } else { x.broadcast(root, b"v").map(drop) };
+            let result = if x.rank() == 0 { x.barrier() } else { x.broadcast(b"v", root).map(drop) };
             // A root waits for nobody.
             if x.rank() != 0 && x.rank() == root {
                 result.unwrap();

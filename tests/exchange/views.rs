@@ -20,7 +20,7 @@ fn subsets() {
                 some.barrier().unwrap();
                 let next = some.next_generation().unwrap();
                 assert_eq!(next.try_get("k").unwrap(), None);
-                assert_eq!(next.broadcast(0, &[next.rank() as u8]).unwrap(), [0]);
+                assert_eq!(next.broadcast(&[next.rank() as u8], 0).unwrap(), [0]);
                 next.barrier().unwrap();
             }
         }

@@ -69,7 +69,7 @@ fn meet() -> Result<()> {
     let launch = Launch::from_env()?;
     let (local, of) = launch.find_local()?;
     println!("local: {local} of {of}");
-    let told = launch.join()?.broadcast(0, if launch.rank() == 0 { b"of rank 0" } else { b"" })?;
+    let told = launch.join()?.broadcast(if launch.rank() == 0 { b"of rank 0" } else { b"" }, 0)?;
     assert_eq!(told, b"of rank 0");
     Ok(())
 }

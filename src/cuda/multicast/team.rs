@@ -96,7 +96,7 @@ impl Multicast<Complete> {
             Some(Err(error)) => [&[0][..], error.to_string().as_bytes()].concat(),
             None => Vec::new(),
         };
-        let told = exchange.broadcast(0, &head);
+        let told = exchange.broadcast(&head, 0);
         let building = match offered {
             Some(offered) => {
                 let (building, _) = offered?;

@@ -107,8 +107,8 @@ fn outside_of_sequence(
             Err(error) => return Err(error.into()),
         }
         let absent = || match arrival.awaited().missing() {
-            [] => format!("rank {}: all have come to {}, and the store does not answer", inner.rank, plan.describe()),
-            _ => format!("rank {}: {}", inner.rank, arrival.awaited().describe(plan)),
+            [] => format!("{}: all have come to {}, and the store does not answer", inner.in_words(), plan.describe()),
+            _ => format!("{}: {}", inner.in_words(), arrival.awaited().describe(plan)),
         };
         comparison.waits(inner, absent);
         let late = || deadline.error(operation, absent()).waited_by(inner.rank);
@@ -135,7 +135,7 @@ fn promise<'a>(
         false => inner.ended_error(operation).map_or(Ok(None), Err),
     })?;
     had.ok_or_else(|| {
-        deadline.error(operation, format!("rank {} is still being stopped", inner.rank)).waited_by(inner.rank)
+        deadline.error(operation, format!("{} is still being stopped", inner.in_words())).waited_by(inner.rank)
     })?;
     promised.add(inner);
     Ok(())

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::name::Name;
 use crate::nccl::lifecycle::start_child::Place;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
-use crate::nccl::setup::name::Name;
 use crate::nccl::validate::split::Terms;
 
 /// A configuration for a child.

@@ -4,19 +4,20 @@ use std::ffi::c_int;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::regroup::{Bring, grown, regroup, shares_nothing};
+use super::regroup::{Bring, regroup, shares_nothing};
 use super::split::wait_idle;
 use crate::error::{Error, Result};
+use crate::name::Name;
 use crate::nccl::enqueue::in_group;
 use crate::nccl::lifecycle::failed_call;
 use crate::nccl::lifecycle::start_child::Wish;
 use crate::nccl::local_ranks::growth::Open;
+use crate::nccl::local_ranks::lineage::Child;
 use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS, LocalRanks};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::config::Config;
-use crate::nccl::setup::name::Name;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::nccl::validate::regroup::Plan;
 use crate::sys;
@@ -105,11 +106,11 @@ pub(crate) fn invite(operation: &'static str, inner: &Arc<Inner>, more: usize) -
         asked.and_then(|asked| asked.inspect_err(|_| failed = true))?;
         Ok(Open { rank: inner.rank, id: UniqueId::from_raw(&id), more, begun: false })
     });
-    let (child, part) = grown(more, guard.times(&Plan::Grow(more)));
+    let child = Child::Grown(more, guard.times(&Plan::Grow(more)));
     let key = inner.local_ranks.lineage.key(&child);
     let clique = inner.validation.in_process().map(|parent| {
         let grown = LOCAL_RANKS.by_key(&key);
-        grown.set_in_process(|| parent.of_rest(size, part));
+        grown.set_in_process(|| parent.of_rest(size, inner.name.grown()));
         grown
     });
     drop(guard);

@@ -227,13 +227,6 @@ fn is_invited(operation: &'static str, inner: &Inner, more: usize) -> Result<()>
     Err(Error::argument(operation, "more", expected, more))
 }
 
-/// The child that a communicator grows into, and its name.
-pub(super) fn grown(more: usize, times: u64) -> (Child, String) {
-    let child = Child::Grown(more, times);
-    let part = child.describe();
-    (child, part)
-}
-
 /// The ranks that are in one child, in the order of the parent, with what they ask for.
 pub(super) type Party = Vec<(usize, regroup::Place)>;
 
@@ -310,7 +303,7 @@ pub(super) fn meet<'a>(
                     let dead = || inner.ended_error(operation);
                     let revoked = || are_active.then(|| inner.refusal(operation)).flatten();
                     let left = || left_ranks::at_regroup(inner, operation, awaited.missing(), &plan.describe());
-                    let absent = || format!("rank {}: {}", inner.rank, awaited.describe(plan));
+                    let absent = || format!("{}: {}", inner.in_words(), awaited.describe(plan));
                     comparison.waits(inner, absent);
                     let late = || deadline.error(operation, absent()).waited_by(inner.rank);
                     trouble = trouble
@@ -374,10 +367,10 @@ fn place_of(
         Plan::Split | Plan::Resume => inner.name.part(color(place).unwrap_or(0)),
     });
     if let Plan::Grow(more) = plan {
-        let (child, part) = grown(*more, times);
+        let child = Child::Grown(*more, times);
         let local_ranks = LOCAL_RANKS.join_grown(&inner.local_ranks, &inner.local_ranks.lineage.key(&child));
         if let Some(parent) = inner.validation.in_process() {
-            local_ranks.set_in_process(|| parent.of_rest(inner.size + more, part));
+            local_ranks.set_in_process(|| parent.of_rest(inner.size + more, name.clone()));
         }
         // The new ranks are in no exchange with these.
         return Ok(Place { local_ranks, name, listener: None });
@@ -389,16 +382,15 @@ fn place_of(
     // It lives on when the parent ends, of which ranks may be dead.
     let local_ranks = LOCAL_RANKS.join_apart(&inner.local_ranks, child);
     let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
-    let part = local_ranks.part().unwrap_or_default();
     let listener = inner.validation.over_exchange().map(|checked| {
         let mut ranks: Vec<_> =
             with.clone().map(|(rank, theirs)| (theirs.as_ref().map_or(0, |choice| choice.key), *rank)).collect();
         ranks.sort_unstable();
         let ranks: Vec<_> = ranks.into_iter().map(|(_, rank)| rank).collect();
-        PeerListener::start(operation, checked.rest(operation, &ranks, part.clone())?)
+        PeerListener::start(operation, checked.rest(operation, &ranks, name.clone())?)
     });
     if let Some(parent) = inner.validation.in_process() {
-        local_ranks.set_in_process(|| parent.of_rest(with.count(), part));
+        local_ranks.set_in_process(|| parent.of_rest(with.count(), name.clone()));
     }
     Ok(Place { local_ranks, name, listener: listener.transpose()? })
 }

@@ -176,16 +176,15 @@ fn together(
         let child = ask.color.map(|color| {
             let child = Child::Part(guard.splits, color);
             let local_ranks = inner.local_ranks.join_part(child);
-            let part = local_ranks.part().unwrap_or_default();
+            let name = ask.config.as_ref().map_or_else(|| inner.name.part(color), |config| config.name.clone());
             let ranks = inner.validation.splits().map(|splits| splits.members(guard.splits, color)).unwrap_or_default();
             let listener = inner
                 .validation
                 .over_exchange()
-                .map(|checked| PeerListener::of_part(operation, checked, &ranks, &part));
+                .map(|checked| PeerListener::of_part(operation, checked, &ranks, &name));
             if let Some(parent) = inner.validation.in_process() {
-                local_ranks.set_in_process(|| parent.of_part(&ranks, part));
+                local_ranks.set_in_process(|| parent.of_part(&ranks, name.clone()));
             }
-            let name = ask.config.as_ref().map_or_else(|| inner.name.part(color), |config| config.name.clone());
             Ok::<_, Error>(Place { local_ranks, name, listener: listener.transpose()? })
         });
         let child = child.transpose()?;

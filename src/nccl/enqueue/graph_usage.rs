@@ -84,7 +84,7 @@ pub(crate) fn wait_for_launches(inner: &Inner, operation: &'static str, captures
         Ok(inner.graphs.have_left()?.then_some(()))
     })?;
     let what = "launches of a graph, with which nothing is mixed as graph_usage is One";
-    let late = || deadline.error(operation, format!("{what}, on the device of rank {}", inner.rank));
+    let late = || deadline.error(operation, format!("{what}, on the device of {}", inner.in_words()));
     done.ok_or_else(|| late().waited_by(inner.rank))
 }
 

@@ -34,13 +34,20 @@ impl Drop for GroupMark {
 
 /// Returns an error if this thread runs the closure of a group, as `operation` cannot be part of one, or code that was lent a
 /// communicator of NCCL.
-#[inline]
 pub(crate) fn outside_of_groups(operation: &'static str) -> Result<()> {
+    refuse_within(operation, "it cannot be part of a group; call it before the group or after it")
+}
+
+/// The same, of an operation that a method of the group enqueues.
+#[inline]
+pub(crate) fn not_beside_group(operation: &'static str) -> Result<()> {
+    refuse_within(operation, "within the closure of a group, call the methods of the group")
+}
+
+#[inline]
+fn refuse_within(operation: &'static str, reason: &'static str) -> Result<()> {
     if IN_GROUP.get() {
-        return Err(Error::InvalidUsage {
-            operation,
-            reason: "within the closure of a group, call the methods of the group".into(),
-        });
+        return Err(Error::InvalidUsage { operation, reason: reason.into() });
     }
     outside_of_lending(operation)
 }

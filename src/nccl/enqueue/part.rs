@@ -108,8 +108,8 @@ impl Part {
             return Ok(());
         }
         let reason = format!(
-            "a window or registration of rank {} that the graph uses was dropped, and taken away from NCCL since: capture it anew",
-            self.inner.rank
+            "a window or registration of {} that the graph uses was dropped, and taken away from NCCL since: capture it anew",
+            self.inner.in_words()
         );
         Err(Error::InvalidUsage { operation: OPERATION, reason })
     }

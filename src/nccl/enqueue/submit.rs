@@ -21,7 +21,7 @@ use super::connect::{Besides, Promised};
 use super::first_launch;
 use super::group_parts;
 use super::group_parts::Parts;
-use super::in_group::outside_of_groups;
+use super::in_group::not_beside_group;
 use super::members::Member;
 use super::{launch, launch_cost, link, self_messages};
 use crate::cuda::{LAUNCH, Origins, restoring};
@@ -53,7 +53,7 @@ pub(crate) fn prepared(call: Result<Call<'_>>) -> Result<()> {
 /// Submits one call, outside of any group.
 #[inline]
 pub(crate) fn one(call: &Call<'_>) -> Result<()> {
-    outside_of_groups(call.operation)?;
+    not_beside_group(call.operation)?;
     let inner = call.comm;
     self_messages::check_alone(call)?;
     captured::check(call)?;
@@ -101,7 +101,7 @@ pub(crate) fn all(calls: &[Call<'_>]) -> Result<()> {
         [] => Ok(()),
         [call] => one(call),
         [first, ..] => {
-            outside_of_groups(first.operation)?;
+            not_beside_group(first.operation)?;
             group(calls)
         }
     }

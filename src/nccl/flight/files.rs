@@ -12,9 +12,9 @@ use super::{ended, ras};
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, is_forked};
+use crate::name::Name;
 use crate::nccl::local_ranks::lineage::Lineage;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS};
-use crate::nccl::setup::name::Name;
 
 /// Where dumps are written when something goes wrong; nowhere, if it is not set.
 const VARIABLE: &str = "GPUCOMM_DUMP";

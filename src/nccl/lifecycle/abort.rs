@@ -209,7 +209,7 @@ fn add_all_that_end_with(inner: &Inner, cause: &Error, all: &mut Vec<Ending>) {
         let cause = if rank.local_ranks.is_within(&inner.local_ranks) {
             cause.clone()
         } else {
-            cause.clone().noted(format_args!("of {}, which shares its resources", inner.local_ranks.describe()))
+            cause.clone().noted(format_args!("of communicator {}, which shares its resources", inner.name))
         };
         all.push((rank, cause));
     }

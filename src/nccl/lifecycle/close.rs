@@ -108,7 +108,7 @@ fn refuse_graphs(inner: &Inner) -> Result<()> {
         return Ok(());
     }
     if inner.graphs.open() > 0 {
-        let reason = format!("a capture is under way that has operations of rank {}: end it before", inner.rank);
+        let reason = format!("a capture is under way that has operations of {}: end it before", inner.in_words());
         return Err(Error::InvalidUsage { operation: CLOSE, reason });
     }
     match inner.graphs.count() {
@@ -116,8 +116,8 @@ fn refuse_graphs(inner: &Inner) -> Result<()> {
         count => {
             let s = if count == 1 { "" } else { "s" };
             let reason = format!(
-                "{count} graph{s} with operations of rank {} may still be launched: drop them before",
-                inner.rank
+                "{count} graph{s} with operations of {} may still be launched: drop them before",
+                inner.in_words()
             );
             Err(Error::InvalidUsage { operation: CLOSE, reason })
         }

@@ -13,13 +13,13 @@ use crate::cuda::{Device, Worker};
 use crate::deadline::Deadline;
 use crate::default_timeout;
 use crate::error::{Error, Result};
+use crate::name::Name;
 use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::{Inner, LOCAL_RANKS, Parts};
 use crate::nccl::raw::check::check;
 use crate::nccl::raw::handle::Handle;
 use crate::nccl::raw::outside::outside_of_host_functions;
 use crate::nccl::setup::environment;
-use crate::nccl::setup::name::Name;
 use crate::nccl::setup::unique_id::UniqueId;
 use crate::{sys, version};
 

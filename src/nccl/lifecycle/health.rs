@@ -93,13 +93,12 @@ impl Worker for Inner {
     }
 
     fn pending(&self, done: u64, last: u64) -> Option<String> {
-        let rank = || format!("rank {}{}", self.rank, explanation::of_part(self));
         let state = match self.refusal("wait") {
             None | Some(Error::Suspended { .. }) => explanation::waits(self, done, last),
             Some(Error::Aborted { reason: why, .. } | Error::Revoked { reason: why, .. }) => {
-                Some(format!("{} is being stopped: {why}", rank()))
+                Some(format!("{} is being stopped: {why}", self.in_words()))
             }
-            Some(error) => Some(format!("{} is being stopped: {error}", rank())),
+            Some(error) => Some(format!("{} is being stopped: {error}", self.in_words())),
         };
         // A wait has timed out.
         Trouble::of([(self, "a wait took too long")]).write();

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::abort::abort_clique;
 use crate::error::{Error, Result};
+use crate::name::Name;
 use crate::nccl::rank::helper::cannot_start;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::state::CommState;
@@ -75,8 +76,13 @@ impl PeerListener {
     }
 
     /// Starts the thread for a part of these ranks, which are listed in their order in the part.
-    pub(crate) fn of_part(operation: &'static str, parent: &OverExchange, ranks: &[usize], part: &str) -> Result<Self> {
-        Self::start(operation, parent.child(operation, ranks, part.to_owned())?)
+    pub(crate) fn of_part(
+        operation: &'static str,
+        parent: &OverExchange,
+        ranks: &[usize],
+        name: &Name,
+    ) -> Result<Self> {
+        Self::start(operation, parent.child(operation, ranks, name.clone())?)
     }
 
     /// Listens for `inner`, before it does anything.
@@ -97,7 +103,7 @@ fn listen(inner: &Weak<Inner>, checked: &OverExchange) {
                 // A rank that has revoked the communicator too goes on: one that ends it early must not end the children that a slower
                 // one still makes of it.
                 if let Some(inner) = inner.upgrade().filter(|inner| !inner.was_revoked()) {
-                    abort_clique(&inner, &end.error("wait"));
+                    abort_clique(&inner, &end.error("wait", checked.rank()));
                 }
                 return;
             }

@@ -40,7 +40,8 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
     let deadline = Deadline::after(inner.timeout());
     deadline.wait(|| left().is_none());
     if let Some(left) = left() {
-        let detail = format!("rank {} is still being stopped: its peers, or work on its device, hold it up", left.rank);
+        let detail =
+            format!("{} is still being stopped: its peers, or work on its device, hold it up", left.in_words());
         return Err(deadline.error(operation, detail).waited_by(left.rank));
     }
     inner.ended_error(operation).map_or(Ok(()), Err)
@@ -74,7 +75,7 @@ fn stop(inner: &Inner) {
         wait_until(|| inner.is_left());
         let deadline = Deadline::after(BLOCKED);
         if !are_idle_within(inner, &deadline) {
-            let detail = format!("rank {} goes on working on its device", inner.rank);
+            let detail = format!("{} goes on working on its device", inner.in_words());
             stopped = Err(deadline.error("revoke", detail).waited_by(inner.rank));
         }
     } else if stopped.is_ok() {
@@ -96,9 +97,9 @@ fn launches_are_done(members: &[Arc<Inner>]) -> Result<()> {
     let deadline = Deadline::after(BLOCKED);
     for inner in members {
         let done = deadline.until(|| Ok(inner.graphs.have_left()?.then_some(())))?;
-        let rank = inner.rank;
-        let what = || format!("launches of a graph of rank {rank}, which NCCL does not stop as graph_usage is One");
-        done.ok_or_else(|| deadline.error("revoke", what()).waited_by(rank))?;
+        let what =
+            || format!("launches of a graph of {}, which NCCL does not stop as graph_usage is One", inner.in_words());
+        done.ok_or_else(|| deadline.error("revoke", what()).waited_by(inner.rank))?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use super::watchdog;
 use crate::cuda::{self, Device, Entered};
 use crate::deadline::Deadline;
 use crate::error::{Cause, Error, Result};
+use crate::name::Name;
 use crate::nccl::flight::files::Trouble;
 use crate::nccl::rank::gate::Lock;
 use crate::nccl::rank::helper::Helper;
@@ -33,8 +34,8 @@ use crate::nccl::setup::config::Config;
 use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
 use crate::nccl::setup::local_memory;
-use crate::nccl::setup::name::Name;
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::validate::ballot::RanksOf;
 use crate::nccl::validate::in_process::InProcess;
 use crate::nccl::validate::order::Sharing;
 use crate::{sys, version};
@@ -165,10 +166,10 @@ pub(crate) fn all_ranks(operation: &'static str, devices: &[Device], options: &I
     }
     environment::check_devices(operation, "devices", devices)?;
     let size = devices.len();
-    let sharing = environment::shares(options.config.shares()).then(|| Sharing::new(size));
+    let sharing = environment::shares(options.config.shares()).then(|| Sharing::new(&options.name(), size));
     let id = UniqueId::new()?;
     let local_ranks = LOCAL_RANKS.by_key(&id);
-    local_ranks.set_in_process(|| InProcess::new(size, None, sharing));
+    local_ranks.set_in_process(|| InProcess::new(size, RanksOf::whole(options.name()), sharing));
     let ranks = devices.iter().copied().enumerate().collect();
     Start { operation, ids: vec![id], grows: None, size, ranks }.run(options)
 }

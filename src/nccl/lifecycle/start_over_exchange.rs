@@ -12,6 +12,7 @@ use super::start_watch::DepartureThread;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Reader, Writer};
+use crate::name::Name;
 use crate::nccl::rank::helper::Helper;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::raw::outside::outside_of_host_functions;
@@ -19,6 +20,7 @@ use crate::nccl::setup::environment;
 use crate::nccl::setup::init_options::InitOptions;
 use crate::nccl::setup::rank_device::{self, RankDevice};
 use crate::nccl::setup::unique_id::UniqueId;
+use crate::nccl::validate::ballot::RanksOf;
 use crate::nccl::validate::ballot::Verdict;
 use crate::nccl::validate::notes::{decode_terms, encode_terms};
 use crate::nccl::validate::over_exchange::this_rank::OverExchange;
@@ -90,11 +92,17 @@ impl Threads {
         })
     }
 
-    /// The listener of a checked communicator, whose name in `exchange` is `name`. `None` if it is not
-    /// checked.
-    pub(crate) fn listener(&self, exchange: &Exchange, name: &[u8], is_checked: bool) -> Result<Option<PeerListener>> {
-        let thread = self.listener.clone().filter(|_| is_checked);
-        thread.map(|thread| Ok(PeerListener::new(thread, OverExchange::new(exchange.named(name)?, None)))).transpose()
+    /// The listener of a checked communicator, `checked`, whose key in `exchange` is `key`. `None` if it
+    /// is not checked.
+    pub(crate) fn listener(
+        &self,
+        exchange: &Exchange,
+        key: &[u8],
+        checked: Option<Name>,
+    ) -> Result<Option<PeerListener>> {
+        let Some((thread, name)) = self.listener.clone().zip(checked) else { return Ok(None) };
+        let checked = OverExchange::new(exchange.named(key)?, RanksOf::whole(name));
+        Ok(Some(PeerListener::new(thread, checked)))
     }
 }
 
@@ -180,7 +188,7 @@ fn begin(
 ) -> Result<Arc<Inner>> {
     // Named by the first id: in a start that failed before, not all ranks may have come here.
     let name = ids.first().map_or([0; UniqueId::BYTES], |id| *id.as_bytes());
-    let listener = threads.listener(exchange, &name, true)?;
+    let listener = threads.listener(exchange, &name, Some(options.name()))?;
     let Threads { helper, departures, .. } = threads;
     let options = options.clone().with_checked(false);
     let (size, rank) = (exchange.size(), exchange.rank());

@@ -79,7 +79,9 @@ fn run() {
             if inside && last.since.elapsed() >= inner.timeout() {
                 let detail = explanation::stays_inside(&inner, visit) + &said(&inner) + explanation::advice(&inner);
                 let awaited = explanation::awaited(&inner, explanation::launch(&inner));
-                let cause = Deadline::after(inner.timeout()).error("call", detail).between((Some(inner.rank), awaited));
+                let operation = inner.visitor().map_or("call", |(operation, _)| operation);
+                let cause = Deadline::after(inner.timeout()).error(operation, detail);
+                let cause = cause.between((Some(inner.rank), awaited));
                 start_abort_by(AbortedBy::Watchdog, &inner.clique_ranks(), &cause);
             } else {
                 // Aborts a communicator that has an error.

@@ -202,11 +202,6 @@ impl<R> LocalRanks<R> {
         self.lineage.part()
     }
 
-    /// Names the communicator, for an error of another one.
-    pub(crate) fn describe(&self) -> String {
-        self.part().map_or_else(|| "the whole".to_owned(), |part| format!("the part {part}"))
-    }
-
     /// What the ranks compare, if all of them live in this process.
     pub(crate) fn in_process(&self) -> Option<&Arc<InProcess>> {
         self.in_process.get()

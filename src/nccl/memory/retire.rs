@@ -102,7 +102,7 @@ pub(super) fn wait_until_idle(
     what: &str,
     mut is_idle: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
-    let detail = || format!("rank {} waits for {what}", inner.rank);
+    let detail = || format!("{} waits for {what}", inner.in_words());
     let look = || inner.look_around(0, inner.recent.last());
     SharedDeadline::within(inner.timeout())
         .poll_and_look(operation, detail, look, || match is_idle()? {

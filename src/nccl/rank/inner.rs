@@ -24,10 +24,10 @@ use crate::cuda::{Device, Fate};
 use crate::deadline::kept;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
+use crate::name::Name;
 use crate::nccl::local_ranks::tree;
 use crate::nccl::rank::recent::Recent;
 use crate::nccl::raw::handle::Handle;
-use crate::nccl::setup::name::Name;
 use crate::nccl::validate::validation::Validation;
 use crate::sys;
 

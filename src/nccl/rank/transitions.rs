@@ -20,7 +20,7 @@ impl Inner {
     /// Marks it aborted. Returns true for the one caller that must then end it. From now on no
     /// thread enters NCCL.
     pub(crate) fn mark_aborted(&self, cause: Error, by: AbortedBy) -> bool {
-        let first = self.state.mark_aborted(cause, by);
+        let first = self.state.mark_aborted(cause.about(self.name.subject()), by);
         if first {
             self.shut_with_cause();
         }
@@ -30,7 +30,7 @@ impl Inner {
     /// Marks it revoked. Returns true for the one caller that must then stop it. From now on only
     /// threads that make other communicators of it enter NCCL.
     pub(crate) fn mark_revoked(&self, cause: Error) -> bool {
-        let first = self.state.mark_revoked(cause);
+        let first = self.state.mark_revoked(cause.about(self.name.subject()));
         if first {
             self.shut_with_cause();
         }
@@ -39,7 +39,7 @@ impl Inner {
 
     fn shut_with_cause(&self) {
         self.gate.shut();
-        self.state.cause().into_iter().for_each(|cause| self.fate.fail(cause.later("wait")));
+        self.state.cause().into_iter().for_each(|cause| self.fate.fail(cause.later("wait").about(self.name.subject())));
     }
 
     /// Marks it closed. Returns true for the one caller that must then destroy it. From now on no
@@ -123,6 +123,11 @@ impl Inner {
 
 /// Errors for callers that come too late.
 impl Inner {
+    /// Names it in a sentence: see [`Name::rank`](crate::name::Name::rank).
+    pub(crate) fn in_words(&self) -> String {
+        self.name.rank(self.rank)
+    }
+
     /// Why it is aborted or revoked; `None` while it is neither.
     pub(crate) fn cause(&self) -> Option<&Error> {
         self.state.cause()
@@ -135,7 +140,7 @@ impl Inner {
 
     /// Why nothing can be done with it, as an error of `operation`; `None` while it is active.
     pub(crate) fn refusal(&self, operation: &'static str) -> Option<Error> {
-        self.state.refusal(operation)
+        Some(self.state.refusal(operation)?.about(self.name.subject()))
     }
 
     /// The same, for a rank that is known not to be active.

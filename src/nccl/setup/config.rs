@@ -11,10 +11,10 @@ use super::determinism;
 use super::environment;
 #[cfg(nccl_ge_2_27)]
 use super::environment::NO_COPY_ENGINES;
-use super::name::Name;
 use super::numbers::{CHANNELS, Numbers, UNSET};
 use crate::error::{Error, Result};
 use crate::known_bugs::MIN_CTAS_ALONE;
+use crate::name::Name;
 use crate::nccl::validate::split::Terms;
 use crate::sys;
 

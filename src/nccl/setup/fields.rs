@@ -11,8 +11,8 @@ use super::choices::HostCft;
 #[cfg(nccl_ge_2_32)]
 use super::choices::NvlsHost;
 use super::config::Config;
-use super::name::Name;
 use crate::error::{Error, Result};
+use crate::name::Name;
 
 /// Fields of `ncclConfig_t`. One that the running NCCL does not know is an [`Error::Unsupported`], and a number that NCCL would not take an
 /// [`Error::InvalidArgument`], when a communicator is made.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::config::Config;
-use super::name::Name;
 use crate::deadline::default_timeout;
 use crate::error::Result;
+use crate::name::Name;
 
 /// Options of a new communicator.
 ///

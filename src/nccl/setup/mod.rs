@@ -8,7 +8,6 @@ pub(crate) mod environment;
 mod fields;
 pub(crate) mod init_options;
 pub(crate) mod local_memory;
-pub(crate) mod name;
 mod numbers;
 pub(crate) mod rank_device;
 pub(crate) mod unique_id;

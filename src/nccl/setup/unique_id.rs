@@ -48,7 +48,7 @@ impl UniqueId {
     /// if exchange.rank() == 0 {
     ///     bytes = *UniqueId::new()?.as_bytes();
     /// }
-    /// let told = exchange.broadcast(0, &bytes)?;
+    /// let told = exchange.broadcast(&bytes, 0)?;
     /// bytes.copy_from_slice(&told);
     /// let id = UniqueId::from_bytes(bytes);
     /// # let _ = id;

@@ -13,6 +13,7 @@ use super::pair::{End, Word};
 use super::signature::Signature;
 use crate::error::Error;
 use crate::lock::Mutex;
+use crate::name::Name;
 
 /// How long is waited for ranks that have not come to the call in question.
 pub(crate) const HEARING: Duration = Duration::from_secs(1);
@@ -80,11 +81,30 @@ impl Verdict {
     }
 }
 
+/// Which communicator the ranks are of that compare.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RanksOf {
+    name: Name,
+    /// Whether it was made from another one, in which the ranks have other numbers.
+    is_part: bool,
+}
+
+impl RanksOf {
+    /// A communicator that was not made from another one.
+    pub(crate) fn whole(name: Name) -> Self {
+        Self { name, is_part: false }
+    }
+
+    /// A communicator that was made from another one.
+    pub(crate) fn part(name: Name) -> Self {
+        Self { name, is_part: true }
+    }
+}
+
 /// What the ranks of a clique disagree on.
 #[derive(Debug, Default)]
 pub(crate) struct Ballot {
-    /// Which part of another clique they are.
-    part: Option<String>,
+    of: RanksOf,
     claims: Mutex<Vec<Difference>>,
     verdict: OnceLock<Verdict>,
 }
@@ -106,18 +126,23 @@ impl Ballot {
         self.verdict.get()
     }
 
-    /// Of ranks of `part`, "of color" and so on, where they are one.
-    pub(crate) fn new(part: Option<String>) -> Self {
-        Self { part, ..Self::default() }
+    pub(crate) fn new(of: RanksOf) -> Self {
+        Self { of, ..Self::default() }
+    }
+
+    /// Names `rank` in a sentence.
+    pub(crate) fn rank_in_words(&self, rank: usize) -> String {
+        self.of.name.rank(rank)
     }
 
     /// The one that holds: the first there was.
     pub(crate) fn decide(&self, mut verdict: Verdict) -> &Verdict {
         self.verdict.get_or_init(|| {
-            if let Some(part) = &self.part {
-                verdict.got.push_str(&format!(" (ranks of the part {part})"));
-                verdict.in_part = true;
+            let RanksOf { name, is_part } = &self.of;
+            if let Some(name) = name.given() {
+                verdict.got.push_str(&format!(" (ranks of {name})"));
             }
+            verdict.in_part |= is_part;
             verdict
         })
     }
@@ -202,10 +227,16 @@ mod tests {
 
     #[test]
     fn ranks_of_a_part_are_told_as_such() {
-        for (part, told) in [(Some("of color 3".to_owned()), true), (None, false)] {
-            let error = Ballot::new(part).decide(judged(&[Some(8), Some(9)], 0).unwrap()).error("test");
+        let (whole, tp) = (Name::default(), Name::new("test", "tp").unwrap());
+        let (parts, all) = ([whole.part(3), tp.clone()].map(RanksOf::part), [whole, tp].map(RanksOf::whole));
+        let notes =
+            [Some("(ranks of \"world/split(color=3)\")"), Some("(ranks of \"tp\")"), None, Some("(ranks of \"tp\")")];
+        for (at, (of, note)) in parts.into_iter().chain(all).zip(notes).enumerate() {
+            let error = Ballot::new(of).decide(judged(&[Some(8), Some(9)], 0).unwrap()).error("test");
             let Error::Disagreement { in_part, .. } = error else { panic!("{error:?}") };
-            assert_eq!((in_part, error.to_string().contains("(ranks of the part of color 3)")), (told, told));
+            let text = error.to_string();
+            assert!(note.map_or(!text.contains("ranks of"), |note| text.ends_with(note)), "{at}: {text}");
+            assert_eq!(in_part, at < 2);
         }
     }
 

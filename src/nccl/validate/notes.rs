@@ -11,7 +11,7 @@ use super::pair::Word;
 use super::regroup::{Place, Plan};
 use super::signature::Signature;
 use super::split::{Choice, Terms};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::exchange::{Reader, Writer, digest};
 
 /// What a rank says when it comes to a round.
@@ -116,8 +116,8 @@ fn word_type(word: Word) -> Type {
 pub(crate) enum Ending {
     /// The ranks disagree.
     Disagreement(Verdict),
-    /// A rank has ended it, for this reason.
-    Aborted(String),
+    /// This rank has ended it, for this reason.
+    Aborted(usize, String),
 }
 
 impl Ending {
@@ -128,15 +128,20 @@ impl Ending {
                 let verdict = Verdict::new(*rank, *peer, expected.clone(), got.clone());
                 Self::Disagreement(Verdict { departed: *departed, in_part: *in_part, ..verdict })
             }
-            Error::Aborted { reason, .. } => Self::Aborted(format!("rank {rank}, of another process: {reason}")),
-            other => Self::Aborted(format!("rank {rank}, of another process: {other}")),
+            Error::Aborted { reason, .. } => Self::Aborted(rank, reason.to_string()),
+            other => Self::Aborted(rank, other.to_string()),
         }
     }
 
-    pub(crate) fn error(&self, operation: &'static str) -> Error {
+    /// The error of `operation` on the rank `own`.
+    pub(crate) fn error(&self, operation: &'static str, own: usize) -> Error {
         match self {
             Self::Disagreement(verdict) => verdict.error(operation),
-            Self::Aborted(reason) => Error::Aborted { operation, reason: reason.clone().into() },
+            Self::Aborted(rank, reason) => {
+                let of_another = if *rank == own { "" } else { ", of another process" };
+                let reason = Cause::from(format!("rank {rank}{of_another}: {reason}")).of_rank(*rank);
+                Error::Aborted { operation, reason }
+            }
         }
     }
 
@@ -146,7 +151,7 @@ impl Ending {
                 let writer = Writer::default().u8(1).count(*rank).count(*peer).text(expected).text(got);
                 writer.u8((*departed).into()).u8((*in_part).into()).0
             }
-            Self::Aborted(reason) => Writer::default().u8(2).text(reason).0,
+            Self::Aborted(rank, reason) => Writer::default().u8(2).count(*rank).text(reason).0,
         }
     }
 
@@ -159,7 +164,7 @@ impl Ending {
                 let (departed, in_part) = (reader.u8()? != 0, reader.u8()? != 0);
                 Self::Disagreement(Verdict { rank, peer, expected, got, departed, in_part })
             }
-            2 => Self::Aborted(reader.text()?.to_owned()),
+            2 => Self::Aborted(reader.count()?, reader.text()?.to_owned()),
             _ => return None,
         };
         reader.end(end)
@@ -358,6 +363,16 @@ mod tests {
     }
 
     #[test]
+    fn ending_names_the_rank() {
+        let end = Ending::of(1, &Error::Unsupported { operation: "step", needs: "more".into() });
+        for (own, text) in [(0, "rank 1, of another process: step"), (1, "rank 1: step")] {
+            let error = end.error("wait", own);
+            assert_eq!(error.rank(), Some(1));
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_written_is_read() {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
@@ -386,7 +401,7 @@ mod tests {
         let departed = Verdict::departed(3, 1, "this".to_owned(), "nothing".to_owned());
         let in_part = Verdict { in_part: true, ..verdict.clone() };
         let verdicts = [verdict, departed, in_part].map(Ending::Disagreement);
-        for end in verdicts.into_iter().chain([Ending::Aborted("why".to_owned())]) {
+        for end in verdicts.into_iter().chain([Ending::Aborted(3, "why".to_owned())]) {
             check(&end, &end.encode(), Ending::decode);
         }
     }
@@ -410,7 +425,7 @@ mod tests {
             let left = RegroupNote::Left(leave("nothing".to_owned()));
             check(&left, &left.encode(), RegroupNote::decode);
         }
-        let ends = Decision::Ends(Ending::Aborted("why".to_owned()));
+        let ends = Decision::Ends(Ending::Aborted(3, "why".to_owned()));
         for decision in [Decision::Go(vec![(0, None), (3, place)]), Decision::Go(Vec::new()), Decision::Again, ends] {
             check(&decision, &decision.encode(), Decision::decode);
         }

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::lock::Mutex;
+use crate::name::Name;
 
 /// Of all communicators of a clique that share.
 #[derive(Debug)]
@@ -72,17 +73,17 @@ pub(crate) struct Clash {
 
 impl Sharing {
     /// The first communicator, of so many ranks.
-    pub(crate) fn new(size: usize) -> Self {
+    pub(crate) fn new(name: &Name, size: usize) -> Self {
         let pairs = (0..size * size).map(|_| Mutex::default()).collect();
-        let names = Mutex::new(vec!["the whole".to_owned()]);
+        let names = Mutex::new(vec![format!("communicator {name}")]);
         Self { order: Arc::new(Order { size, names, pairs }), number: 0, ranks: (0..size).collect() }
     }
 
-    /// A part, "of color" and so on, in which these ranks of this communicator are.
-    pub(crate) fn part(&self, part: String, ranks: &[usize]) -> Self {
+    /// A part, in which these ranks of this communicator are.
+    pub(crate) fn part(&self, name: &Name, ranks: &[usize]) -> Self {
         let mut names = self.order.names.lock();
         let number = names.len();
-        names.push(format!("the part {part}"));
+        names.push(format!("communicator {name}"));
         drop(names);
         let ranks = ranks.iter().filter_map(|&rank| self.ranks.get(rank).copied()).collect();
         Self { order: Arc::clone(&self.order), number, ranks }
@@ -116,9 +117,10 @@ mod tests {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
-        let whole = Sharing::new(4);
-        let parts =
-            [whole.part("a".into(), &[3, 0]), whole.part("b".into(), &[1, 2]), whole.part("c".into(), &[1, 0, 2])];
+        let name = Name::default();
+        let whole = Sharing::new(&name, 4);
+        let ranks: [&[usize]; 3] = [&[3, 0], &[1, 2], &[1, 0, 2]];
+        let parts = ranks.map(|ranks| whole.part(&name.part(0), ranks));
         let all = [&whole, &parts[0], &parts[1], &parts[2]];
         let calls: Vec<_> = (0..500).map(|_| all[random.usize(..4)]).collect();
         let mut at = [0; 4];
@@ -138,18 +140,20 @@ mod tests {
 
     #[test]
     fn another_order_is_told() {
-        let whole = Sharing::new(3);
-        let part = whole.part("of color 7".into(), &[2, 1]);
-        let of_part = part.part("of color 0".into(), &[1, 0]);
+        let name = Name::default();
+        let whole = Sharing::new(&name, 3);
+        let part = whole.part(&name.part(7), &[2, 1]);
+        let of_part = part.part(&name.part(7).part(0), &[1, 0]);
         whole.collective(0).unwrap();
         part.collective(1).unwrap();
         // Rank 2 is rank 0 of the part.
         let clash = whole.collective(2).unwrap_err();
-        let expected = Clash { peer: 1, expected: "the part of color 7".into(), got: "the whole".into() };
+        let (expected, got) = ("communicator \"world/split(color=7)\"".into(), "communicator \"world\"".into());
+        let expected = Clash { peer: 1, expected, got };
         assert_eq!(clash, expected);
         part.message(0, 1).unwrap();
         of_part.message(0, 1).unwrap();
         let clash = part.message(0, 1).unwrap_err();
-        assert_eq!((clash.peer, clash.expected.as_str()), (1, "the part of color 0"));
+        assert_eq!((clash.peer, clash.expected.as_str()), (1, "communicator \"world/split(color=7)/split(color=0)\""));
     }
 }

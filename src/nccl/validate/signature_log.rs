@@ -13,7 +13,7 @@
 //! are needed, where that is known.
 
 use super::ballot;
-use super::ballot::{Ballot, Difference, Verdict};
+use super::ballot::{Ballot, Difference, RanksOf, Verdict};
 use super::history::History;
 use super::meeting::Meeting;
 use super::pair::{End, Message, Met, Pair, Word};
@@ -37,8 +37,7 @@ pub(crate) struct SignatureLog {
 }
 
 impl SignatureLog {
-    /// Of so many ranks, of a part ("of color" and so on) of other ranks perhaps.
-    pub(crate) fn new(size: usize, part: Option<String>) -> Self {
+    pub(crate) fn new(size: usize, of: RanksOf) -> Self {
         Self {
             size,
             collectives: Sequence::new(size),
@@ -46,7 +45,7 @@ impl SignatureLog {
             histories: (0..size).map(|_| Apart(History::new(size))).collect(),
             meeting: Meeting::new(size),
             presence: Presence::new(size),
-            ballot: Ballot::new(part),
+            ballot: Ballot::new(of),
         }
     }
 

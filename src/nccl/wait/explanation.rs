@@ -24,7 +24,7 @@ pub(crate) fn waits(inner: &Inner, done: u64, last: u64) -> Option<String> {
 /// Describes the meeting in which `inner` waits before it issues the operation that it recorded last. The ranks `absent` have not come.
 pub(crate) fn meets(inner: &Inner, absent: &[usize]) -> String {
     let told = tell(inner, "waits for", launch(inner), absent);
-    told.unwrap_or_else(|| format!("rank {}{} waits for the others", inner.rank, of_part(inner)))
+    told.unwrap_or_else(|| format!("{} waits for the others", inner.in_words()))
 }
 
 /// What `inner` waits for whose visit to NCCL with this number does not end.
@@ -39,7 +39,7 @@ pub(crate) fn stays_inside(inner: &Inner, visit: u64) -> String {
 /// That `inner` is inside NCCL, and in which method.
 pub(crate) fn is_inside(inner: &Inner) -> String {
     let of = inner.visitor().map(|(operation, _)| format!(", in {operation}")).unwrap_or_default();
-    format!("rank {}{} waits inside NCCL{of}", inner.rank, of_part(inner))
+    format!("{} waits inside NCCL{of}", inner.in_words())
 }
 
 /// What `inner` was given last.
@@ -72,7 +72,7 @@ pub(crate) fn list(items: impl IntoIterator<Item = String>, between: &str) -> St
 fn tell(inner: &Inner, waits: &str, numbers: RangeInclusive<u64>, absent: &[usize]) -> Option<String> {
     let records: Vec<_> = numbers.clone().filter_map(|number| inner.recent.get(number)).collect();
     records.first()?;
-    let mut text = format!("rank {}{} {waits} ", inner.rank, of_part(inner));
+    let mut text = format!("{} {waits} ", inner.in_words());
     let range = || range(inner.rank, &records, numbers.clone());
     match inner.validation.explain(inner, &records, &range, absent) {
         Some(explained) => text.push_str(&explained),
@@ -121,11 +121,6 @@ pub(crate) fn explain(
         text.push_str(&list(others, "; "));
     }
     Some(text)
-}
-
-/// Which part the numbers of ranks are of, if `inner` was split off.
-pub(crate) fn of_part(inner: &Inner) -> String {
-    inner.local_ranks.part().map(|part| format!(" of the part {part}")).unwrap_or_default()
 }
 
 /// Ranks, as the subject or object of a sentence.

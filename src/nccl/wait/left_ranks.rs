@@ -126,14 +126,12 @@ pub(crate) fn check_idle(stream: &Stream) -> Result<bool> {
 
 /// Why `inner` has to wait for these, the streams that are not [idle](check_idle).
 pub(crate) fn why_busy(inner: &Inner, streams: &[Stream]) -> String {
-    let rank = inner.rank;
+    let rank = inner.in_words();
     if streams.iter().all(Stream::is_captured) {
-        return format!(
-            "rank {rank} has used a stream that is being captured, so that nobody can ask whether it is done"
-        );
+        return format!("{rank} has used a stream that is being captured, so that nobody can ask whether it is done");
     }
     let pending = streams.last().map(|stream| stream.history().origins().pending()).unwrap_or_default();
-    format!("rank {rank} has work in flight{pending}")
+    format!("{rank} has work in flight{pending}")
 }
 
 /// What holds after `inner` has found that `rank` has left, from which it expects something.

@@ -83,7 +83,9 @@ impl Claimed {
         let _one = BOOTSTRAP.lock();
         let reason = match STATE.compare_exchange(NONE, THERE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Ok(Self(())),
-            Err(THERE) => "there is a context in this process already, and NVSHMEM has one a process",
+            Err(THERE) => {
+                "there is a context in this process already, or one starts, and NVSHMEM has one a process: run each PE as a process of its own"
+            }
             Err(_) => {
                 "a context of this process was dropped without Context::close, or did not start or end, or an id could not be made: NVSHMEM cannot be started again"
             }

@@ -96,6 +96,25 @@ type Given<'a> = Option<(u32, &'a mut sys::nvshmemx_init_attr_t)>;
 /// # Safety
 /// As [`Context::init`].
 unsafe fn start(options: &ContextOptions, given: Given<'_>) -> Result<Context> {
+    let ready = ready(options, &given);
+    let (device, claimed) = match (&options.bootstrap, &options.exchange) {
+        // A PE that cannot start says so before the others wait for it inside the library.
+        (Some(Bootstrap::Exchange), Some(exchange)) => {
+            exchange.gather_ready(INIT, ready.map(|ready| (ready, Vec::new())))?.0
+        }
+        _ => ready?,
+    };
+    let way = if given.is_some() { None } else { Some(way(options)?) };
+    let attached = matches!(way, Some(Way::Running));
+    // SAFETY: as the caller promises.
+    let inner = unsafe { begin(options, device, way, given)? };
+    claimed.keep();
+    Ok(Context::new(inner, attached))
+}
+
+/// Checks what this PE can check by itself before it starts. Returns the device, and the claim to the one context of the
+/// process.
+fn ready(options: &ContextOptions, given: &Given<'_>) -> Result<(Device, Claimed)> {
     version::check_nvshmem()?;
     // A library that runs already has read its variables.
     if !matches!(options.bootstrap, Some(Bootstrap::Running)) {
@@ -113,18 +132,13 @@ unsafe fn start(options: &ContextOptions, given: Given<'_>) -> Result<Context> {
     let claimed = Claimed::claim()?;
     if !matches!(options.bootstrap, Some(Bootstrap::Running)) {
         // Before an id is made, for which the library loads its bootstrap.
-        let keeps = match &given {
+        let keeps = match given {
             Some((flags, _)) => flags & sys::NVSHMEMX_INIT_WITH_UNIQUEID == 0,
             None => matches!(options.bootstrap, Some(Bootstrap::Environment)),
         };
         check_idle(keeps)?;
     }
-    let way = if given.is_some() { None } else { Some(way(options)?) };
-    let attached = matches!(way, Some(Way::Running));
-    // SAFETY: as the caller promises.
-    let inner = unsafe { begin(options, device, way, given)? };
-    claimed.keep();
-    Ok(Context::new(inner, attached))
+    Ok((device, claimed))
 }
 
 /// How to start, with what all PEs need to know.

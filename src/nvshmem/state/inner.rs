@@ -149,10 +149,10 @@ impl Inner {
     fn why(&self, operation: &'static str) -> Error {
         let why = self.why.lock();
         let reason = match &*why {
-            Some(error) => Cause::because(format!("the context is lost: {error}"), error.clone()),
-            None => "the context has been closed".into(),
+            Some(error) => Cause::because(format!("it is lost: {error}"), error.clone()),
+            None => "it has been closed".into(),
         };
-        Error::Aborted { operation, reason }
+        Error::Aborted { operation, reason }.about(Some("the context".into()))
     }
 
     /// From now on nobody uses the library: other PEs, or this one, may be anywhere in it. The others are told not to wait for this one.

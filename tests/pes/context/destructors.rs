@@ -111,10 +111,10 @@ fn an_end_that_drops_the_server_of_the_store() {
     as_pes(&[2], |seat| {
         let store: Arc<dyn Store> = if seat.pe == 0 {
             let server = TcpPlace::new("127.0.0.1:0").serve(seat.n_pes).unwrap();
-            seat.exchange.broadcast(0, server.address().as_bytes()).unwrap();
+            seat.exchange.broadcast(server.address().as_bytes(), 0).unwrap();
             Arc::new(server)
         } else {
-            let address = String::from_utf8(seat.exchange.broadcast(0, b"").unwrap()).unwrap();
+            let address = String::from_utf8(seat.exchange.broadcast(b"", 0).unwrap()).unwrap();
             Arc::new(TcpPlace::new(address).connect(seat.pe, seat.n_pes).unwrap())
         };
         let exchange = Exchange::join(store).unwrap();

@@ -1,12 +1,14 @@
 //! Starting.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use gpucomm::nvshmem::{ContextOptions, ContextUniqueId, Pe, Status};
+use gpucomm::exchange::{Exchange, Threads};
+use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId, Pe, Status};
 use gpucomm::{Backend, Error, ReduceOp, Stream};
 
-use crate::support::{SIZES, Seat, as_pes, as_pes_with, errors, with_context};
+use crate::support::{SIZES, Seat, as_pes, as_pes_with, errors, slower, with_context};
 
 #[test]
 fn it_says_what_it_is() {
@@ -45,7 +47,7 @@ fn versions_without_a_context() {
 fn by_a_unique_id_that_comes_by_other_means() {
     as_pes(&SIZES, |seat| {
         let made = if seat.pe == 0 { ContextUniqueId::new().unwrap().as_bytes().to_vec() } else { Vec::new() };
-        let bytes = seat.exchange.broadcast(0, &made).unwrap();
+        let bytes = seat.exchange.broadcast(&made, 0).unwrap();
         let id = ContextUniqueId::from_bytes(bytes.try_into().unwrap());
         let options = ContextOptions::new()
             .with_device(seat.device)
@@ -119,6 +121,36 @@ fn a_second_context_is_an_error() {
         drop(buffer);
         assert!(first.close().unwrap().is_empty());
         ContextUniqueId::new().unwrap();
+    });
+}
+
+/// Two threads that take themselves for PEs: neither waits for the other inside the library.
+#[test]
+fn second_pe_of_a_process_is_an_error_of_both() {
+    as_pes(&[1], |seat| {
+        let (place, device) = (Threads::new(2), seat.device);
+        for round in 0..3 {
+            let start = |rank| {
+                let exchange = Exchange::join(place.store(rank)?)?;
+                // SAFETY: both threads run this program.
+                unsafe { Context::init(&ContextOptions::new().with_device(device).with_exchange(&exchange)) }
+            };
+            let since = Instant::now();
+            let errors = thread::scope(|scope| {
+                [0, 1]
+                    .map(|rank| scope.spawn(move || start(rank)))
+                    .map(|one| one.join().unwrap().expect_err("both fail"))
+            });
+            assert!(since.elapsed() < slower(2.0), "{round}: {errors:?}");
+            let refused = errors.iter().filter(|error| matches!(error, Error::InvalidUsage { .. })).count();
+            let told = errors.iter().filter(|error| matches!(error, Error::Exchange { .. })).count();
+            assert_eq!((refused, told), (1, 1), "{round}: {errors:?}");
+            errors
+                .iter()
+                .for_each(|error| errors::names(error, &["one a process", "run each PE as a process of its own"]));
+        }
+        // The library was not called.
+        assert!(seat.start().unwrap().close().unwrap().is_empty());
     });
 }
 

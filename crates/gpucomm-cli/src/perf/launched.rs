@@ -84,7 +84,7 @@ impl Team for Member {
         }
         let moment = UNIX_EPOCH.elapsed().unwrap_or_default() + LEAD;
         let moment = u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX).to_le_bytes();
-        let told = self.exchange.broadcast(0, if self.member() == 0 { &moment } else { &[] })?;
+        let told = self.exchange.broadcast(if self.member() == 0 { &moment } else { &[] }, 0)?;
         let moment = told.as_slice().try_into().map(u64::from_le_bytes);
         let moment =
             UNIX_EPOCH + Duration::from_nanos(moment.map_err(|_| Failure::run("rank 0 named no time to start"))?);

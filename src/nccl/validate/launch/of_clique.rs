@@ -275,13 +275,14 @@ pub(super) fn behind(inner: &Inner) -> String {
     let Some(in_process) = inner.validation.in_process() else { return String::new() };
     let behind =
         in_process.signatures.collectives().behind(inner.rank).map(|rank| in_process.signatures.whereabouts(rank));
-    format!("rank {} is hundreds of collectives ahead; {}", inner.rank, explanation::list(behind, "; "))
+    format!("{} is hundreds of collectives ahead; {}", inner.in_words(), explanation::list(behind, "; "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::element::ElementKind;
+    use crate::nccl::validate::ballot::RanksOf;
     use crate::nccl::validate::pair::{Manner, Message};
 
     /// Between the comparison and the look at what the other end has come to, that goes on: with
@@ -292,7 +293,7 @@ mod tests {
         let message = Message { element: ElementKind::U8.into(), count: 5, window: false, exchanges: 0, manner };
         for end in [End::Sender, End::Receiver] {
             for comes in [true, false] {
-                let signatures = SignatureLog::new(2, None);
+                let signatures = SignatureLog::new(2, RanksOf::default());
                 let met = signatures.message((0, end), 1, message).unwrap();
                 assert!(met.first && !is_too_late(&signatures, (0, end), 1, 0, met.number));
                 if comes {

@@ -19,7 +19,7 @@ impl OverExchange {
 
     /// Records that a rank has died. From now on every wait for it fails.
     pub(crate) fn set_dead(&self, (rank, how): (usize, String)) {
-        self.dead.lock().push((rank, format!("{how}; rank {} waits for it", self.rank())));
+        self.dead.lock().push((rank, format!("{how}; {} waits for it", self.in_words())));
     }
 
     /// Returns the error of a wait that needs a rank that has died. `needs` tells whether the wait
@@ -48,12 +48,14 @@ mod tests {
     use super::super::this_rank::LAST;
     use super::*;
     use crate::exchange::{Exchange, Threads};
+    use crate::nccl::validate::ballot::RanksOf;
 
     /// A death is found at once behind any number of ranks that have closed before.
     #[test]
     fn those_that_have_closed_hide_no_death() {
         let place = Threads::new(9);
-        let join = |rank| Arc::new(OverExchange::new(Exchange::join(place.store(rank).unwrap()).unwrap(), None));
+        let join =
+            |rank| Arc::new(OverExchange::new(Exchange::join(place.store(rank).unwrap()).unwrap(), RanksOf::default()));
         let all: Vec<_> = thread::scope(|scope| {
             let all: Vec<_> = (0..9).map(|rank| scope.spawn(move || join(rank))).collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()

@@ -20,7 +20,7 @@ impl OverExchange {
     /// Ends the communicator because ranks disagree. Returns the error that every rank reports.
     #[cold]
     pub(crate) fn decide(&self, operation: &'static str, verdict: Verdict) -> Error {
-        self.end(Ending::Disagreement(self.verdict(verdict))).error(operation)
+        self.end(Ending::Disagreement(self.verdict(verdict))).error(operation, self.rank())
     }
 
     /// Returns the verdict that this process has reached first.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use super::this_rank::{LAST, OverExchange, unreadable};
 use crate::error::{Error, Result};
 use crate::exchange::{Came, farewell};
-use crate::nccl::validate::ballot::{HEARING, Verdict};
+use crate::name::Name;
+use crate::nccl::validate::ballot::{HEARING, RanksOf, Verdict};
 use crate::nccl::validate::notes::{Decision, Ending, Leave, Note, Party, RegroupNote, decision_key};
 use crate::nccl::validate::regroup::{Awaited, Place, Plan};
 
@@ -165,7 +166,7 @@ impl OverExchange {
             return Err(self.conclude(operation, arrival, verdict, &[], is_active));
         }
         if let Some((rank, how)) = gone {
-            let how = format!("{how}; rank {own} waits for it in {}", arrival.plan.describe());
+            let how = format!("{how}; {} waits for it in {}", self.in_words(), arrival.plan.describe());
             return Err(Error::Departed { operation, rank, how });
         }
         if !missing.is_empty() {
@@ -195,7 +196,7 @@ impl OverExchange {
                 Ok(Some(party))
             }
             Decision::Again => Ok(None),
-            Decision::Ends(end) => Err(end.error(operation)),
+            Decision::Ends(end) => Err(end.error(operation, self.rank())),
         }
     }
 
@@ -245,7 +246,7 @@ impl OverExchange {
         for (plan, attempt) in others.iter().map(|(plan, at)| (plan, *at)).chain([(arrival.plan, arrival.attempt)]) {
             let _ = self.first(operation, &decision_key(plan, attempt), &Decision::Ends(holds.clone()));
         }
-        holds.error(operation)
+        holds.error(operation, self.rank())
     }
 
     fn first(&self, operation: &'static str, key: &str, decision: &Decision) -> Result<Vec<u8>> {
@@ -271,9 +272,9 @@ impl OverExchange {
     }
 
     /// Creates the validator of this rank in the communicator on which the ranks agreed last. `ranks` are in their new order.
-    pub(crate) fn rest(&self, operation: &'static str, ranks: &[usize], part: String) -> Result<Self> {
+    pub(crate) fn rest(&self, operation: &'static str, ranks: &[usize], called: Name) -> Result<Self> {
         let name = self.attempts.last();
-        Ok(Self::new(self.exchange(operation)?.named(name.as_bytes())?.subset(ranks)?, Some(part)))
+        Ok(Self::new(self.exchange(operation)?.named(name.as_bytes())?.subset(ranks)?, RanksOf::part(called)))
     }
 }
 

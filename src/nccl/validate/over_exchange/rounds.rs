@@ -68,7 +68,7 @@ impl OverExchange {
             return Err(self.decide(operation, verdict));
         }
         if let Some((rank, how)) = ended {
-            let how = format!("{how}; rank {} waits for it in {}", self.rank(), round.doing());
+            let how = format!("{how}; {} waits for it in {}", self.in_words(), round.doing());
             return Err(Error::Departed { operation, rank, how });
         }
         if !missing.is_empty() {
@@ -104,7 +104,7 @@ impl OverExchange {
             [one] => format!("rank {one}"),
             many => format!("ranks {}", many.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
         };
-        format!("rank {} waits for {who} to come to {}; {}", self.rank(), round.doing(), all.join("; "))
+        format!("{} waits for {who} to come to {}; {}", self.in_words(), round.doing(), all.join("; "))
     }
 
     /// Publishes, in the next round, the arguments of a split with this number.
@@ -255,13 +255,14 @@ mod tests {
 
     use super::*;
     use crate::exchange::{Exchange, Threads};
+    use crate::nccl::validate::ballot::RanksOf;
     use crate::nccl::validate::board;
 
     /// One note is in the store and another is missing: each look asks the store once, after a pause.
     #[test]
     fn each_look_takes_its_time() {
         let place = Threads::new(3);
-        let join = |rank| OverExchange::new(Exchange::join(place.store(rank).unwrap()).unwrap(), None);
+        let join = |rank| OverExchange::new(Exchange::join(place.store(rank).unwrap()).unwrap(), RanksOf::default());
         let [first, second, third]: [OverExchange; 3] =
             thread::scope(|scope| [0, 1, 2].map(|rank| scope.spawn(move || join(rank))).map(|one| one.join().unwrap()));
         let (long, look) = (Duration::from_secs(60), Duration::from_millis(200));

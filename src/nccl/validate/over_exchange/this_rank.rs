@@ -9,7 +9,8 @@ use super::attempts::Attempts;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, farewell};
 use crate::lock::Mutex;
-use crate::nccl::validate::ballot::Ballot;
+use crate::name::Name;
+use crate::nccl::validate::ballot::{Ballot, RanksOf};
 use crate::nccl::validate::board::Board;
 use crate::nccl::validate::history::History;
 use crate::nccl::validate::notes::Leave;
@@ -65,8 +66,8 @@ pub(crate) struct OverExchange {
 
 impl OverExchange {
     /// Creates the validator of one rank of `exchange`, which is used for nothing else. Every rank creates
-    /// one. `part` describes the ranks if they are a part of another communicator ("of color 0").
-    pub(crate) fn new(exchange: Exchange, part: Option<String>) -> Self {
+    /// one.
+    pub(crate) fn new(exchange: Exchange, of: RanksOf) -> Self {
         let (rank, size) = (exchange.rank(), exchange.size());
         Self {
             rank,
@@ -90,19 +91,24 @@ impl OverExchange {
             points: Points::new(size),
             splits: Splits::new(size),
             attempts: Attempts::default(),
-            ballot: Ballot::new(part),
+            ballot: Ballot::new(of),
             dead: Mutex::default(),
             spared: Mutex::new(Arc::default()),
         }
     }
 
     /// Creates the validator of a child communicator of these ranks, in their new order. Every one of them creates one.
-    pub(crate) fn child(&self, operation: &'static str, ranks: &[usize], part: String) -> Result<Self> {
-        Ok(Self::new(self.exchange(operation)?.subset(ranks)?, Some(part)))
+    pub(crate) fn child(&self, operation: &'static str, ranks: &[usize], name: Name) -> Result<Self> {
+        Ok(Self::new(self.exchange(operation)?.subset(ranks)?, RanksOf::part(name)))
     }
 
-    pub(super) fn rank(&self) -> usize {
+    pub(crate) fn rank(&self) -> usize {
         self.rank
+    }
+
+    /// Names this rank in a sentence.
+    pub(super) fn in_words(&self) -> String {
+        self.ballot.rank_in_words(self.rank)
     }
 
     pub(super) fn size(&self) -> usize {

@@ -79,13 +79,30 @@ impl Name {
         Self(format!("{head}{ELLIPSIS}{}", &full[tail..]).into())
     }
 
+    /// Returns the name, unless it is the default: that one tells a reader nothing.
+    pub(crate) fn given(&self) -> Option<&Self> {
+        (&*self.0 != DEFAULT).then_some(self)
+    }
+
+    /// Names the communicator as the subject of a sentence about its end; `None` for the default
+    /// name.
+    pub(crate) fn subject(&self) -> Option<Arc<str>> {
+        self.given().map(|name| format!("communicator {name}").into())
+    }
+
+    /// Names one of its ranks in a sentence: `rank 1`, or `rank 1 of "tp"` unless the name is the
+    /// default.
+    pub(crate) fn rank(&self, rank: usize) -> String {
+        self.given().map_or_else(|| format!("rank {rank}"), |name| format!("rank {rank} of {name}"))
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The name as NCCL takes it.
     #[cfg(nccl_ge_2_27)]
-    pub(super) fn to_c(&self) -> CString {
+    pub(crate) fn to_c(&self) -> CString {
         // A NUL is a control character, so there is none.
         CString::new(&*self.0).unwrap_or_default()
     }
