@@ -88,8 +88,9 @@ pub(crate) const REGISTRATIONS_LEFT: KnownBug = KnownBug {
            just before: connections and the state of its threads",
     status: BugStatus::WorkedAround,
     how: "what is registered is taken away first, before an abort once the communicator was revoked; the other ranks keep such memory \
-          mapped then until their processes end, as revoking ends the threads that would let go of it. Before 2.28.7, which cannot revoke, \
-          nothing is registered",
+          mapped then until their processes end, as revoking ends the threads that would let go of it. What NCCL has registered for graphs \
+          goes with them: they end before a revoke. If a launch of one hangs, the communicator is never freed. Before 2.28.7, which cannot \
+          revoke, nothing is registered",
     place: "src/nccl/lifecycle/release.rs",
 };
 
@@ -207,6 +208,18 @@ pub const TABLE: &[KnownBug] = &[
     },
     ABORT_KEEPS_WINDOWS,
     REGISTRATIONS_LEFT,
+    KnownBug {
+        name: "revoked-graphs",
+        library: Library::Nccl,
+        first: Version::new(2, 28, 7),
+        last: None,
+        compute_capability: None,
+        what: "an abort of a communicator that was revoked does not wait for graphs with its operations: when CUDA destroys one afterwards, \
+               NCCL writes into the communicator, which it has freed",
+        status: BugStatus::WorkedAround,
+        how: "graphs end before their communicator is freed, and it is freed two seconds after the last of them was destroyed",
+        place: "src/nccl/lifecycle/graph_ends.rs",
+    },
     KnownBug {
         name: "no-revoke",
         library: Library::Nccl,

@@ -3,11 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use gpucomm::nccl::AbortOutcome;
 use gpucomm::{
-    Clique, Communicator, DeviceBuffer, Error, Event, Graph, InPlace, PinnedBuffer, ReduceOp, Result, Stream, group,
+    Clique, Communicator, DeviceBuffer, Error, ErrorKind, Event, Graph, InPlace, PinnedBuffer, ReduceOp, Result,
+    Stream, group,
 };
 
-use crate::support::{Rig, assert_names, rank_counts, slower, still_works, watched};
+use crate::support::{Rig, assert_names, quick, rank_counts, slower, still_works, watched};
 
 /// A sum over the ranks, doubled each time that the graph is launched.
 pub fn sum(comm: &Communicator, stream: &Stream) -> Result<(Graph, DeviceBuffer<i64>)> {
@@ -112,7 +114,7 @@ fn an_abort_ends_them() {
                     graph.launch(stream).unwrap();
                 }
                 let begin = Instant::now();
-                let _ = rig.clique.abort("the test aborts");
+                let _ = rig.clique.rank(0).aborter().abort("the test aborts");
                 assert!(begin.elapsed() < slower(5.0), "{:?}", begin.elapsed());
                 for (rank, (graph, x, stream)) in graphs.iter().enumerate() {
                     let refused = graph.launch(stream).expect_err("aborted");
@@ -376,5 +378,98 @@ fn as_much_as_was_said() {
                 drop(clique);
             }
         }
+    });
+}
+
+/// NCCL does not wait for the graphs of a communicator that was revoked.
+#[cfg(nccl_ge_2_28_7)]
+#[test]
+fn no_graph_outlives_a_revoked_communicator() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rigs: Vec<_> = (0..20)
+                .map(|round| {
+                    let rig = Rig::new(ranks);
+                    let graphs = graphs(&rig.clique);
+                    graphs.iter().for_each(|(.., stream)| stream.synchronize().unwrap());
+                    if round % 2 == 0 {
+                        rig.clique.rank(0).revoke("the test revokes").unwrap();
+                        let refused = graphs[0].0.launch(&graphs[0].2).expect_err("it was revoked");
+                        assert_eq!(refused.kind(), ErrorKind::Revoked, "{refused:?}");
+                    }
+                    (rig, graphs)
+                })
+                .collect();
+            let aborters: Vec<_> = rigs.iter().map(|(rig, _)| rig.clique.rank(0).aborter()).collect();
+            // Those that were not revoked are aborted beside others, which go on.
+            for (round, (rig, graphs)) in rigs.into_iter().enumerate() {
+                let _ = if round % 4 == 1 { Some(rig.clique.rank(0).aborter().abort("the test aborts")) } else { None };
+                if round % 3 == 0 { drop((graphs, rig)) } else { drop((rig, graphs)) }
+            }
+            // Waits until they are freed.
+            for aborter in aborters {
+                assert_eq!(aborter.abort("they have ended"), AbortOutcome::Already);
+            }
+        }
+    });
+}
+
+/// A graph of each rank, over memory that NCCL registers for it.
+#[cfg(nccl_ge_2_28_7)]
+fn registered(clique: &Clique) -> Vec<(Graph, Stream)> {
+    let captured = clique.spmd(|comm| {
+        let stream = Stream::new(comm.device())?;
+        let x = comm.alloc_local::<u32>(&stream, 8000)?;
+        let mut y = comm.alloc_local::<u32>(&stream, 8000)?;
+        let graph = stream.capture(|lent| comm.all_reduce((&x, &mut y), ReduceOp::Sum, lent))?;
+        graph.launch(&stream)?;
+        stream.synchronize()?;
+        Ok((graph, stream))
+    });
+    captured.unwrap()
+}
+
+/// After a revoke nothing in NCCL removes what it has registered for graphs.
+#[cfg(nccl_ge_2_28_7)]
+#[test]
+fn no_registration_of_a_graph_is_left_in_a_revoked_communicator() {
+    watched(60.0, || {
+        for round in 0..3 {
+            let (rig, other) = (Rig::new(2), Rig::new(2));
+            let graphs = registered(&rig.clique);
+            if round == 0 {
+                quick(slower(6.0), || rig.clique.rank(0).revoke("the test revokes")).unwrap();
+            } else {
+                // It is revoked, as another one is active on its devices.
+                assert_eq!(
+                    quick(slower(8.0), || rig.clique.rank(0).aborter().abort("the test aborts")),
+                    AbortOutcome::Done
+                );
+            }
+            if round == 2 {
+                drop((graphs, rig))
+            } else {
+                drop((rig, graphs))
+            }
+            other.run(crate::split::sum);
+        }
+    });
+}
+
+/// A launch waits for a rank that never comes. Nobody can remove the registrations then: the communicator stays.
+#[cfg(nccl_ge_2_28_7)]
+#[test]
+fn a_communicator_with_registrations_of_a_hanging_graph_stays() {
+    watched(60.0, || {
+        let (rig, other) = (Rig::new(2), Rig::new(2));
+        let graphs = registered(&rig.clique);
+        let (graph, stream) = &graphs[0];
+        graph.launch(stream).unwrap();
+        let outcome = quick(slower(9.0), || rig.clique.rank(0).aborter().abort("the test aborts"));
+        assert_eq!(outcome, AbortOutcome::StillRunning);
+        let error = stream.synchronize_timeout(slower(5.0)).expect_err("it was aborted");
+        assert_eq!(error.kind(), ErrorKind::Aborted, "{error:?}");
+        drop((graphs, rig));
+        other.run(crate::split::sum);
     });
 }

@@ -103,13 +103,14 @@ impl Captured {
     pub(super) fn close(&self, graph: &Arc<dyn Mortal>) {
         let mut parts = std::mem::take(&mut *self.open());
         parts.sort_unstable_by_key(|part| (part.inner.order, part.inner.id));
-        for Part { inner, last, .. } in &mut parts {
-            inner.graphs.add(graph);
-            inner.graphs.finish();
-            // Streams of the capture hold what has this.
-            *last = None;
-        }
+        // Streams of the capture hold what has this.
+        parts.iter_mut().for_each(|part| part.last = None);
+        parts.iter().for_each(|part| part.inner.graphs.note_made());
         let _ = self.parts.set(parts.into());
+        for part in self.parts() {
+            part.inner.graphs.add(graph);
+            part.inner.graphs.finish();
+        }
     }
 
     /// The stream of the capture on which the communicator of `call` was used last.
@@ -128,6 +129,6 @@ impl Captured {
 impl Drop for Captured {
     fn drop(&mut self) {
         // Of a capture of which no graph came.
-        self.open().iter().for_each(|part| part.inner.graphs.finish());
+        self.open().iter().for_each(|part| part.inner.graphs.give_up());
     }
 }

@@ -71,6 +71,8 @@ impl Party for Captured {
 
     fn bury(&self, left: Box<dyn Send>) {
         let unseen: Vec<_> = self.parts().iter().filter_map(|part| part.inner.graphs.unseen()).collect();
+        // What is left is dropped first.
+        let left = (left, Gone(self.parts().iter().map(|part| Arc::clone(&part.inner)).collect()));
         // Otherwise NCCL waits for launches itself: it goes now.
         if !unseen.is_empty() {
             drop_after(unseen, left);
@@ -79,6 +81,15 @@ impl Party for Captured {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// Notes when it is dropped, after a graph, that the graph is gone which had operations of these ranks.
+struct Gone(Vec<Arc<Inner>>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|inner| inner.graphs.note_gone());
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::interrupt::Interruption;
-use super::{interrupt, quiesce, release};
+use super::{graph_ends, interrupt, quiesce, release};
 use crate::cuda;
 use crate::deadline::{Deadline, backoff};
 use crate::error::Error;
@@ -59,9 +59,11 @@ pub enum AbortOutcome {
     /// It had been aborted or closed before, and is gone.
     Already,
     /// Ending goes on by itself, as NCCL waits for what other communicators do on the same devices,
-    /// or is not possible because a thread stays inside NCCL, or because the communicator was
-    /// closed while others go on that share its resources. Nothing of the communicator is freed
-    /// then.
+    /// or is not possible. Nothing of the communicator is freed then. It is not possible
+    /// - if a thread stays inside NCCL,
+    /// - if the communicator was closed while others go on that share its resources,
+    /// - if it had to be revoked while NCCL had memory registered for its graphs: NCCL would look for
+    ///   that in memory that it has freed.
     StillRunning,
 }
 
@@ -105,7 +107,8 @@ pub(super) fn after_deadline(waited: Duration) -> Duration {
 /// How long an abort of `ranks`, which are marked, may take if other work may hold it up.
 fn held_up(ranks: &[Arc<Inner>]) -> Duration {
     let is_left = ranks.iter().all(|inner| inner.is_left());
-    if is_left { HELD_UP } else { interrupt::BLOCKED + HELD_UP }
+    let held_up = HELD_UP + graph_ends::patience(ranks);
+    if is_left { held_up } else { interrupt::BLOCKED + held_up }
 }
 
 /// Aborts as [`abort`] does, without waiting. Returns whether any of the ranks was alive. When this
@@ -179,10 +182,10 @@ pub(crate) fn wait_for_end(members: &[Arc<Inner>], deadline: &Deadline) -> bool 
 
 /// Whether NCCL frees `inner`, which writes nowhere any more, at a time that nobody knows: when
 /// other ranks have ended, or are idle.
-fn is_freed_later(inner: &Inner) -> bool {
+fn is_freed_later(inner: &Arc<Inner>) -> bool {
     // A rank that was revoked has stopped before it ends.
     let others_live = || inner.local_ranks.ranks().iter().any(|other| other.is_alive());
-    inner.has_stopped() && (!inner.was_revoked() || others_live())
+    inner.has_stopped() && (!inner.was_revoked() || others_live() || graph_ends::must_stay(slice::from_ref(inner)))
 }
 
 /// A rank that has to end, and why.
@@ -282,6 +285,7 @@ fn get_ready(inner: &Arc<Inner>) -> (bool, AfterAbort<Inner>) {
     };
     // A rank that was revoked before has stopped, and cannot be revoked again.
     let (mut is_left, mut revoked, mut registers) = (false, inner.has_stopped(), false);
+    let mut have_graphs_ended = false;
     if revoked {
         teardown.set_revoked(inner);
     }
@@ -310,6 +314,12 @@ fn get_ready(inner: &Arc<Inner>) -> (bool, AfterAbort<Inner>) {
         let is_due = blocks || (is_left && (registers || teardown.must_revoke(inner)) && sharers_are_left());
         // Another rank may launch a kernel later that writes to this one.
         let in_driver = || inner.local_ranks.ranks().iter().any(|rank| interrupt::waits_in_driver(rank));
+        if interrupt::IS_POSSIBLE && is_due && !revoked && !have_graphs_ended {
+            // This may take a while: whether the rest holds is asked again.
+            graph_ends::before_revoke(inner);
+            have_graphs_ended = true;
+            continue;
+        }
         if interrupt::IS_POSSIBLE && is_due && !revoked && !in_driver() {
             let _turn = inner.shared_lock().map(|lock| lock.turn());
             // A revoke does not wait for launches that NCCL does not know, and frees memory of
@@ -343,7 +353,16 @@ fn have_left(inner: &Inner) -> bool {
 
 /// Frees `ranks`, which are ready, and were revoked or not.
 fn free(ranks: &[Arc<Inner>], revoked: bool) {
+    if revoked {
+        ranks.iter().for_each(|inner| graph_ends::end(inner));
+    }
     let stopped = revoked && ranks.iter().all(|inner| have_left(inner));
+    if stopped && graph_ends::must_stay(ranks) {
+        ranks.iter().for_each(|inner| inner.set_stopped());
+        // NCCL goes on to use what they own.
+        ranks.iter().for_each(|inner| std::mem::forget(Arc::clone(inner)));
+        return;
+    }
     if revoked && !stopped {
         // Registrations are removed all the same: NCCL would look for them in memory that it has
         // freed.
@@ -355,6 +374,7 @@ fn free(ranks: &[Arc<Inner>], revoked: bool) {
         ranks.iter().filter(registered).for_each(release::remove_registered);
         // To free them waits for other communicators that go on there.
         quiesce::wait_for_devices(ranks, || ranks.iter().for_each(|inner| inner.set_stopped()));
+        graph_ends::wait_until_told(ranks);
     }
     let free_all = || {
         for inner in ranks {

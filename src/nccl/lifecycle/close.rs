@@ -13,8 +13,8 @@ use std::sync::mpsc::Sender;
 use std::thread;
 
 use super::abort::{abort_closing, abort_revoked, add_to_teardown, free_when_ready, start_abort, wait_for_end};
-use super::release::{abort_one, end_graphs, let_go, remove_registered};
-use super::{health, quiesce, reclaim, timeouts};
+use super::release::{abort_one, let_go, remove_registered};
+use super::{graph_ends, health, quiesce, reclaim, timeouts};
 use crate::cuda::{self, Worker};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
@@ -287,7 +287,7 @@ fn destroy_when_ready(
 /// Finalizes `inner`, whose gate is shut and empty, and which has no error. No thread is inside a
 /// communicator that shares its resources, and no other thread ends one.
 fn finalize(inner: &Arc<Inner>) -> Result<()> {
-    end_graphs(inner);
+    graph_ends::end(inner);
     remove_registered(inner);
     // SAFETY: the handle is live, and no other thread uses it: only the one that has shut the gate
     // comes here.

@@ -30,11 +30,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(nccl_ge_2_28_7)]
 use std::sync::mpsc;
 use std::time::Duration;
 
-#[cfg(nccl_ge_2_28_7)]
 use crate::cuda::Stream;
 use crate::cuda::{Device, Event, is_host_function_running};
 use crate::deadline::Deadline;
@@ -52,7 +50,6 @@ pub(crate) const BLOCKED: Duration = Duration::from_secs(5);
 const ANSWERS: Duration = Duration::from_millis(300);
 
 /// How long kernels take to leave after the flag was raised.
-#[cfg(nccl_ge_2_28_7)]
 const LEAVING: Duration = Duration::from_millis(300);
 
 /// Whether NCCL has `ncclCommRevoke`.
@@ -150,25 +147,27 @@ pub(crate) fn revoke(inner: &Inner) -> Result<()> {
 #[cfg(nccl_ge_2_28_7)]
 fn spare_others(inner: &Inner) {
     let ranks = inner.local_ranks.ranks();
-    if ranks.len() > 1 && streams_of(inner).is_some_and(are_seen_idle) {
+    if ranks.len() > 1 && is_seen_idle(inner) {
         let is_idle = |one: &Inner| streams_of(one).is_some_and(|streams| are_idle(&streams));
         Deadline::after(LEAVING).wait(|| ranks.iter().all(|rank| is_idle(rank)));
     }
 }
 
-#[cfg(nccl_ge_2_28_7)]
+/// Whether the streams of `inner` are known to be idle, before any flag is raised.
+pub(super) fn is_seen_idle(inner: &Inner) -> bool {
+    streams_of(inner).is_some_and(are_seen_idle)
+}
+
 fn streams_of(inner: &Inner) -> Option<Vec<Stream>> {
     inner.lock_within(&Deadline::after(Duration::ZERO)).map(|guard| guard.streams.all().to_vec())
 }
 
-#[cfg(nccl_ge_2_28_7)]
 fn are_idle(streams: &[Stream]) -> bool {
     streams.iter().all(|stream| stream.is_drained().unwrap_or(true))
 }
 
 /// As [`are_idle`], before any flag is raised. Another thread asks CUDA: a call of the driver that
 /// waits for the very kernels which the flag stops may hold it up. Then they are not idle.
-#[cfg(nccl_ge_2_28_7)]
 fn are_seen_idle(streams: Vec<Stream>) -> bool {
     if streams.iter().all(|stream| stream.in_flight().places() == 0) {
         return true;

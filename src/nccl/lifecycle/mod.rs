@@ -5,7 +5,7 @@
 //! | start ranks, or ranks made from other communicators | [`start`], [`start_over_exchange`], [`start_child`] |
 //! | learn that a rank has failed | [`start_watch`] (starts over an exchange), [`health`] (every wait), [`watchdog`] (calls that stay inside NCCL), [`peer_listener`] (other processes) |
 //! | end it, as a call has failed | [`failed_call`] |
-//! | end it, and all that end with it | [`abort`], which uses [`interrupt`], [`quiesce`] and [`release`] |
+//! | end it, and all that end with it | [`abort`], which uses [`interrupt`], [`quiesce`], [`graph_ends`] and [`release`] |
 //! | stop it, and make others of it | [`revoke`] |
 //! | end it in order | [`close`], [`drop`](mod@drop), which wait for nothing twice: [`timeouts`] |
 //! | hand it over from or to another library | [`handover`] |
@@ -18,6 +18,7 @@ pub(crate) mod abort;
 pub(crate) mod close;
 pub(crate) mod drop;
 pub(crate) mod failed_call;
+pub(crate) mod graph_ends;
 pub(crate) mod handover;
 pub(crate) mod health;
 pub(crate) mod interrupt;

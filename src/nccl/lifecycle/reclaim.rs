@@ -22,6 +22,7 @@ use crate::cuda::{self, Address, Allocation, Device, Freed, Hold, Uses, owners};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::{Condvar, Mutex, MutexGuard};
+use crate::nccl::rank::graphs::TOLD;
 use crate::nccl::rank::helper;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Reclaim;
@@ -289,10 +290,6 @@ impl Drop for Registered {
 /// The number of groups after which NCCL has forgotten the registrations of a graph: three times as
 /// many as NCCL lets pass.
 const GROUPS: u64 = 33;
-
-/// Within this time CUDA has told NCCL about the end of a graph. It does so on a thread of its own,
-/// and does not say when.
-const TOLD: Duration = Duration::from_secs(2);
 
 /// From this version on it is not known when NCCL empties its queue.
 const UNKNOWN: Version = Version::new(2, 31, 0);

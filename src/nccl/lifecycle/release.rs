@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::reclaim;
+use super::{graph_ends, reclaim};
 use crate::cuda::undisturbing;
 use crate::deadline::Deadline;
-use crate::error::Error;
 use crate::known_bugs;
 use crate::nccl::flight::ended;
 use crate::nccl::rank::inner::Inner;
@@ -19,7 +18,7 @@ const BUSY: Duration = Duration::from_secs(1);
 /// Wraps `ncclCommAbort`. No thread is inside `inner`, nor inside a communicator that shares its
 /// resources.
 pub(crate) fn abort_one(inner: &Arc<Inner>) {
-    end_graphs(inner);
+    graph_ends::end(inner);
     // SAFETY: the handle is live, and no other thread uses it: the gate is shut and empty, and only
     // the thread that has shut it comes here. Revoking has returned. NCCL keeps pointers only into
     // what `inner.local_ranks` owns. No thread is inside a communicator that shares its resources,
@@ -27,13 +26,6 @@ pub(crate) fn abort_one(inner: &Arc<Inner>) {
     // of them.
     let _ = unsafe { sys::ncclCommAbort(inner.handle().raw()) };
     let_go(inner);
-}
-
-/// Ends the graphs that hold operations of `inner`, whose gate is shut and empty: NCCL would wait
-/// for that. It does not wait for launches that are under way.
-pub(super) fn end_graphs(inner: &Inner) {
-    let closed = || Error::Aborted { operation: "close", reason: "its communicator was closed or dropped".into() };
-    inner.graphs.end(&inner.cause().cloned().unwrap_or_else(closed));
 }
 
 /// Drops what belongs to `inner`, which NCCL has freed, and marks it freed. Runs on a thread whose

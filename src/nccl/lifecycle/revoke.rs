@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::abort::{abort_clique, lock_marking};
-use super::interrupt;
 use super::interrupt::{BLOCKED, Interruption};
+use super::{graph_ends, interrupt};
 use crate::deadline::{Deadline, wait_until};
 use crate::error::{Cause, Error, Result};
 use crate::nccl::rank::inner::Inner;
@@ -53,6 +53,7 @@ fn stop(inner: &Inner) {
     if inner.has_ended() {
         return;
     }
+    graph_ends::before_revoke(inner);
     let interruption = Interruption::of(inner);
     // A thread inside that waits for a peer is woken. Others leave by themselves. All ranks of this
     // process get that far before one is revoked: NCCL then frees the buffers by which it receives,

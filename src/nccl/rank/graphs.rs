@@ -2,12 +2,17 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use super::helper;
 use crate::cuda::{Access, Mortal, Span, Stream, Tracker};
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
+
+/// Within this time CUDA has told NCCL about the end of a graph. It does so on a thread of its own,
+/// and does not say when.
+pub(crate) const TOLD: Duration = Duration::from_secs(2);
 
 /// The number of graphs from which on those that are gone are forgotten.
 const MANY: usize = 16;
@@ -19,6 +24,14 @@ pub(crate) struct Graphs {
     alone: AtomicBool,
     /// How many captures are under way that have operations of the communicator.
     open: AtomicUsize,
+    /// How many graphs CUDA has not destroyed.
+    living: AtomicUsize,
+    /// When it destroyed the last one.
+    gone: Mutex<Option<Instant>>,
+    /// Whether no launch was under way when NCCL was told of the graphs.
+    told_idle: AtomicBool,
+    /// Whether NCCL was revoked with what it had registered for graphs.
+    stranded: AtomicBool,
     /// The launches of graphs that have all operations of the communicator. NCCL does not know
     /// them.
     launched: Arc<Tracker>,
@@ -36,6 +49,10 @@ impl Default for Graphs {
             all: Mutex::default(),
             alone: AtomicBool::default(),
             open: AtomicUsize::default(),
+            living: AtomicUsize::default(),
+            gone: Mutex::default(),
+            told_idle: AtomicBool::default(),
+            stranded: AtomicBool::default(),
             launched: Arc::new(Tracker::new()),
             registers: AtomicBool::default(),
             groups: AtomicU64::default(),
@@ -76,6 +93,58 @@ impl Graphs {
     /// Notes that NCCL may have registered memory for a graph. From now on groups are counted.
     pub(crate) fn set_registers(&self) {
         self.registers.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether NCCL may have registered memory for a graph.
+    pub(crate) fn registers(&self) -> bool {
+        self.registers.load(Ordering::Relaxed)
+    }
+
+    /// Notes that NCCL was revoked with what it had registered for graphs.
+    pub(crate) fn set_stranded(&self) {
+        self.stranded.store(true, Ordering::Release);
+    }
+
+    /// Notes that no launch was under way when NCCL was told of the graphs, and that none will be.
+    pub(crate) fn set_told_idle(&self) {
+        self.told_idle.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn were_told_idle(&self) -> bool {
+        self.told_idle.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn are_stranded(&self) -> bool {
+        self.stranded.load(Ordering::Acquire)
+    }
+
+    /// Notes that there is one more graph.
+    pub(crate) fn note_made(&self) {
+        self.living.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that CUDA has destroyed a graph.
+    pub(crate) fn note_gone(&self) {
+        *self.gone.lock() = Some(Instant::now());
+        self.living.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Notes that a capture has ended of which no graph came.
+    pub(crate) fn give_up(&self) {
+        *self.gone.lock() = Some(Instant::now());
+        self.finish();
+    }
+
+    /// Whether there is, or was, a graph or a capture.
+    pub(crate) fn have_existed(&self) -> bool {
+        self.open() > 0 || self.living.load(Ordering::Acquire) > 0 || self.gone.lock().is_some()
+    }
+
+    /// Whether NCCL knows of the end of all graphs, if no launch of theirs was under way since they
+    /// were destroyed.
+    pub(crate) fn are_told(&self) -> bool {
+        let are_gone = self.open() == 0 && self.living.load(Ordering::Acquire) == 0;
+        are_gone && self.gone.lock().is_none_or(|gone| gone.elapsed() >= TOLD)
     }
 
     /// Counts a group that NCCL has done, or an operation outside of groups. Captured ones do not
@@ -166,11 +235,22 @@ impl Graphs {
         let left: Vec<_> = graphs.iter().filter_map(|graph| graph.end(cause)).collect();
         // No call of CUDA here: the driver may wait for kernels that only the next step stops.
         if !graphs.is_empty() {
-            helper::aside("gpucomm-graphs", move || drop((left, graphs)));
+            drop_aside((left, graphs));
         }
         if let Some(launched) = self.unseen() {
             drop_after(vec![launched], ());
         }
+    }
+}
+
+/// Drops `left` on another thread; on this one if none can be started: NCCL waits for the end of its
+/// graphs.
+fn drop_aside(left: impl Send + 'static) {
+    let left = Arc::new(Mutex::new(Some(left)));
+    let taken = Arc::clone(&left);
+    if !helper::aside("gpucomm-graphs", move || drop(taken.lock().take())) {
+        let left = left.lock().take();
+        drop(left);
     }
 }
 

@@ -62,14 +62,30 @@ fn part(comm: &Arc<Comm>, life: Life) {
     };
     let nonce = comm.segment().map_or(0, |segment| segment.nonce());
     let (rank, graphs, mixing) = (comm.rank, comm.config.graphs, Arc::clone(&comm.resources.mixing));
-    PARTED.lock().push(Parted { nonce, rank, graphs, mixing });
+    let revoked = comm.is_revoked();
+    PARTED.lock().push(Parted { nonce, rank, graphs, mixing, revoked });
+    let left = |segment: &Segment, rank: usize| segment.own(rank).graphs.load(Ordering::Acquire);
+    // NCCL waits for graphs in the first half of an end, which it leaves out for ranks that were revoked.
+    let was_revoked =
+        |rank: usize| PARTED.lock().iter().any(|one| (one.nonce, one.rank, one.revoked) == (nonce, rank, true));
     outlast_graphs(comm, |segment| {
         if !is_last(segment) {
             return 0;
         }
-        let here = (0..comm.size).filter(|&rank| is_here(segment, rank));
-        here.map(|rank| segment.own(rank).graphs.load(Ordering::Acquire)).sum()
+        let here = (0..comm.size).filter(|&rank| is_here(segment, rank) && !was_revoked(rank));
+        here.map(|rank| left(segment, rank)).sum()
     });
+    if let Some(segment) = comm.segment().ok().filter(|segment| is_last(segment)) {
+        for rank in
+            (0..comm.size).filter(|&rank| is_here(segment, rank) && was_revoked(rank) && left(segment, rank) > 0)
+        {
+            report::violation(format!(
+                "rank {rank} was revoked, and is freed while graphs that are not destroyed have {} of its batches: when they are, NCCL \
+                 writes into the communicator",
+                left(segment, rank)
+            ));
+        }
+    }
     if comm.segment().map_or(true, |segment| is_last(segment)) {
         let parted: Vec<_> = {
             let mut all = PARTED.lock();
@@ -88,6 +104,7 @@ struct Parted {
     rank: usize,
     graphs: Graphs,
     mixing: Arc<Mixing>,
+    revoked: bool,
 }
 
 static PARTED: Mutex<Vec<Parted>> = Mutex::new(Vec::new());
@@ -194,6 +211,8 @@ pub(crate) fn revoke(comm: &Arc<Comm>) -> Outcome<ncclResult_t> {
             // If this fails, the communicator stays stopped. Every call that asks gets the error, blocking or not.
             heed_captures("ncclCommRevoke").inspect_err(|failure| job.fail(failure))?;
             spare_mates(&job);
+            // It looks once at what graphs have left, before its threads end.
+            job.graph_cache.look();
             job.let_go();
             wait_for_peers(&job);
             job.end_revoke();

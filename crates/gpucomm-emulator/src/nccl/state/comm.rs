@@ -395,6 +395,13 @@ impl Comm {
                 self.rank
             ));
         }
+        let left = self.graph_cache.len();
+        if self.is_revoked() && left > 0 {
+            report::violation(format!(
+                "rank {} was revoked, and ends with {left} registrations of graphs, which NCCL takes apart with what it has freed before",
+                self.rank
+            ));
+        }
         if let Some(segment) = self.segment.get() {
             if !self.has_started() {
                 // It never will, so nobody else need find the way to it.

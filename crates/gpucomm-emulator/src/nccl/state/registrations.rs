@@ -140,6 +140,19 @@ fn pages(range: &Range<usize>) -> Range<usize> {
 }
 
 impl State {
+    /// Forgets what the graphs in the queue had, and no other has.
+    fn look(&mut self) {
+        self.steps = 0;
+        for number in std::mem::take(&mut self.queue) {
+            if let Some(at) = self.records.iter().position(|one| one.number == number) {
+                self.records[at].graphs -= 1;
+                if self.records[at].graphs == 0 {
+                    self.records.swap_remove(at);
+                }
+            }
+        }
+    }
+
     fn find(&mut self, pages: &Range<usize>) -> Option<&mut Record> {
         self.records.iter_mut().find(|one| one.pages.start <= pages.start && one.pages.end >= pages.end)
     }
@@ -180,15 +193,17 @@ impl GraphCache {
             state.steps += 1;
             return;
         }
-        state.steps = 0;
-        for number in std::mem::take(&mut state.queue) {
-            if let Some(at) = state.records.iter().position(|one| one.number == number) {
-                state.records[at].graphs -= 1;
-                if state.records[at].graphs == 0 {
-                    state.records.swap_remove(at);
-                }
-            }
-        }
+        state.look();
+    }
+
+    /// NCCL looks at the queue.
+    pub(crate) fn look(&self) {
+        self.0.lock().look();
+    }
+
+    /// How much is registered for graphs.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().records.len()
     }
 }
 
