@@ -6,35 +6,32 @@ use super::wire::{Reader, Writer};
 /// The first byte of a combined value.
 const COMBINED: u8 = 1;
 
-/// Instead of a combined value: each rank reads the values itself.
-const APART: &[u8] = &[0];
+/// Set instead of a combined value: each rank reads the values itself.
+pub(super) const APART: &[u8] = &[0];
 
 /// The number of the bytes before a value in a combined one.
 const LENGTH: usize = 4;
 
-/// The values of some ranks as one value. `None` if one of them is of another kind.
-pub(super) fn join_values(values: &[Vec<u8>], kind: u8) -> Option<Vec<u8>> {
-    if values.iter().any(|value| value.first() != Some(&kind)) {
-        return None;
-    }
+/// The values of some ranks as one value, or [`APART`] if one of them is of another kind or all are
+/// too long.
+pub(super) fn join_values(values: &[Vec<u8>], kind: u8) -> Vec<u8> {
     let len: usize = values.iter().map(|value| value.len() + LENGTH).sum();
-    if len >= MAX_VALUE {
-        return Some(APART.to_vec());
+    if len >= MAX_VALUE || values.iter().any(|value| value.first() != Some(&kind)) {
+        return APART.to_vec();
     }
-    Some(values.iter().fold(Writer::default().u8(COMBINED), |writer, value| writer.bytes(value)).0)
+    values.iter().fold(Writer::default().u8(COMBINED), |writer, value| writer.bytes(value)).0
 }
 
-/// The values of some groups as one value.
-pub(super) fn join_groups(groups: &[Vec<u8>]) -> Option<Vec<u8>> {
+/// The values of some groups as one value, or [`APART`] as for one group.
+pub(super) fn join_groups(groups: &[Vec<u8>]) -> Vec<u8> {
     let len: usize = groups.iter().map(Vec::len).sum();
-    if groups.iter().any(|group| group == APART) || len >= MAX_VALUE {
-        return Some(APART.to_vec());
+    if groups.iter().any(|group| group.first() != Some(&COMBINED)) || len >= MAX_VALUE {
+        return APART.to_vec();
     }
-    let mut combined = vec![COMBINED];
-    for group in groups {
-        combined.extend_from_slice(group.strip_prefix(&[COMBINED])?);
-    }
-    Some(combined)
+    groups.iter().fold(vec![COMBINED], |mut combined, group| {
+        combined.extend_from_slice(&group[1..]);
+        combined
+    })
 }
 
 /// The values of `size` ranks. `None` if these bytes are not their combined value.

@@ -35,7 +35,7 @@ struct SlowStores(Mutex<Vec<SlowStore>>);
 
 /// A store for which ends have waited within [`RECENT`].
 struct SlowStore {
-    store: usize,
+    store: u64,
     /// How long they have waited in all.
     waited: Duration,
     last: Instant,
@@ -44,7 +44,7 @@ struct SlowStore {
 impl SlowStores {
     /// How long the next end of this `store` waits, which waits `within` for a store that answers. All ends that follow
     /// each other wait about twice as long as one of them alone, and [`OF_ALL`] for all stores together.
-    fn time_left(&self, store: usize, within: Duration) -> Duration {
+    fn time_left(&self, store: u64, within: Duration) -> Duration {
         let stores = self.0.lock();
         let recent = || stores.iter().filter(|slow| slow.last.elapsed() < RECENT);
         let waited = recent().find(|slow| slow.store == store).map_or(Duration::ZERO, |slow| slow.waited);
@@ -61,7 +61,7 @@ impl SlowStores {
     }
 
     /// An end has waited for this `store`.
-    fn record_wait(&self, store: usize, waited: Duration) {
+    fn record_wait(&self, store: u64, waited: Duration) {
         let mut stores = self.0.lock();
         stores.retain(|slow| slow.last.elapsed() < RECENT);
         let last = Instant::now();
@@ -75,10 +75,10 @@ impl SlowStores {
 /// Others that are being told.
 #[derive(Default)]
 #[must_use = "without `wait`, the process may end before the others are told"]
-pub(crate) struct Telling(Option<(usize, Receiver<Result<()>>)>);
+pub(crate) struct Telling(Option<(u64, Receiver<Result<()>>)>);
 
 /// Has another thread run `tell`, which asks the store of this [number](super::Exchange::store_number) and returns its answer.
-pub(crate) fn tell(store: usize, tell: impl FnOnce() -> Result<()> + Send + 'static) -> Telling {
+pub(crate) fn tell(store: u64, tell: impl FnOnce() -> Result<()> + Send + 'static) -> Telling {
     let (told, is_told) = channel();
     callbacks::run(move || _ = told.send(tell()));
     Telling(Some((store, is_told)))

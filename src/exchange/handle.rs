@@ -126,10 +126,10 @@ impl Exchange {
         Self { timeout: Some(timeout), ..self.clone() }
     }
 
-    /// The number of the store, which other stores do not have as long as this one is there.
+    /// The [id](super::Store::id) of this rank's store, by which the ends of this process tell stores apart.
     #[cfg(feature = "nccl")]
-    pub(crate) fn store_number(&self) -> usize {
-        Arc::as_ptr(&self.view.store).cast::<()>().addr()
+    pub(crate) fn store_number(&self) -> u64 {
+        self.view.members[self.view.rank].id
     }
 
     /// How long the drop of the last handle may wait for the other ranks: this one may serve the store.

@@ -55,8 +55,8 @@ impl Exchange {
             Ok((ready, own)) => (ready, say(&Ok(own))),
             Err(error) => {
                 // The others wait for it, and it for nobody.
-                let own = cannot(&error);
-                let _ = self.put(self.view.round(), operation, kind::ALL_GATHER, &own, &self.deadline());
+                let (round, own, deadline) = (self.view.round(), cannot(&error), self.deadline());
+                let _ = self.put_counted(round, operation, kind::ALL_GATHER, &own, &deadline);
                 return Err(error);
             }
         };
@@ -177,7 +177,28 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "nccl")]
+    /// Many ranks, whose values are combined.
+    #[test]
+    fn many_are_told_at_once_that_one_is_not_ready() {
+        for size in [17, 64, 130] {
+            let (place, begin) = (Threads::new(size), Instant::now());
+            let run = &|rank| {
+                let exchange = Exchange::join(place.store(rank).unwrap()).unwrap().with_timeout(LONG);
+                let own = if rank == 1 { Err(refusal()) } else { Ok(((), Vec::new())) };
+                let failed = exchange.gather_ready("test", own).unwrap_err();
+                // The next one of the same ranks is right.
+                exchange.barrier().unwrap();
+                failed
+            };
+            let errors: Vec<_> = std::thread::scope(|scope| {
+                let ranks: Vec<_> = (0..size).map(|rank| scope.spawn(move || run(rank))).collect();
+                ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+            });
+            errors.iter().enumerate().filter(|(rank, _)| *rank != 1).for_each(|(_, error)| is_told(error, 1));
+            assert!(begin.elapsed() < Duration::from_secs(3), "{size} ranks: {:?}", begin.elapsed());
+        }
+    }
+
     #[test]
     fn all_are_told_that_one_is_not_ready() {
         let all = as_ranks(|exchange| {

@@ -91,6 +91,7 @@ mod id;
 mod mpi_place;
 mod net;
 mod notes;
+mod owner_process;
 #[cfg(feature = "pmix")]
 mod pmix;
 mod store;

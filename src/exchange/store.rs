@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::rand::GetRandomFlags;
 
+use super::owner_process::OwnerProcess;
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
 use crate::panicked;
@@ -212,24 +213,24 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 #[derive(Debug)]
 pub(super) struct Checked<S> {
     store: Arc<S>,
-    /// The process that has made it.
-    process: u32,
+    /// Who has made it.
+    owner: OwnerProcess,
     /// How often a value was waited for that was not there, since the last one that was.
     in_vain: AtomicU32,
 }
 
 impl<S> Checked<S> {
     pub(super) fn new(store: S) -> Self {
-        Self { store: Arc::new(store), process: std::process::id(), in_vain: AtomicU32::new(0) }
+        Self { store: Arc::new(store), owner: OwnerProcess::this(), in_vain: AtomicU32::new(0) }
     }
 
     /// Calls the store by `ask`. Returns an error in a forked child, and if the store panics, which would
     /// end a thread of this crate.
     fn contain<T>(&self, method: &'static str, key: &str, ask: impl FnOnce(&S) -> Result<T>) -> Result<T> {
-        if self.process != std::process::id() {
+        if self.owner.is_another() {
             let reason = format!(
                 "process {} has joined the exchange, and this one was forked from it: join an exchange of its own here",
-                self.process
+                self.owner.process()
             );
             return Err(Error::InvalidUsage { operation: method, reason });
         }
@@ -249,7 +250,7 @@ impl<S> Checked<S> {
 
 impl<S> Drop for Checked<S> {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if self.owner.is_another() {
             std::mem::forget(Arc::clone(&self.store));
         }
     }

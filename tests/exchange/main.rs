@@ -13,6 +13,7 @@ mod ends;
 mod fds;
 mod files;
 mod foreign;
+mod forked;
 mod generations;
 #[path = "../support/hooked_store.rs"]
 mod hooked_store;
@@ -29,6 +30,7 @@ mod random;
 mod scale;
 #[cfg(feature = "secret")]
 mod secrets;
+mod slow_link;
 mod support;
 mod together;
 mod views;

@@ -1,6 +1,6 @@
 //! Many ranks: what each asks the store for, and how long all of them take.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -133,6 +133,50 @@ fn one_of_many_ranks_differs_or_ends() {
             }
         }
         assert!(begin.elapsed() < slower(30.0), "{:?}", begin.elapsed());
+    }
+}
+
+/// The first answer to a read of several keys at once comes too late.
+struct LateOnce<S> {
+    store: S,
+    is_armed: Arc<AtomicBool>,
+}
+
+impl<S: Store> Hooks for LateOnce<S> {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn around<R>(
+        &self,
+        method: &'static str,
+        keys: &[&str],
+        within: Duration,
+        call: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let is_read = method == "get" && within.is_zero() && keys.len() > 1;
+        if is_read && self.is_armed.swap(false, Ordering::Relaxed) {
+            let detail = "no answer from the store".to_owned();
+            return Err(Error::Timeout { operation: "get", timeout: within, detail, rank: None, peer: None });
+        }
+        call()
+    }
+}
+
+#[test]
+fn a_late_answer_ends_no_gather() {
+    for size in [17, 70] {
+        let (place, start, is_armed) = (&Threads::new(size), &Barrier::new(size), &Arc::new(AtomicBool::new(false)));
+        as_ranks(size, |rank| {
+            let store = LateOnce { store: place.store(rank).unwrap(), is_armed: Arc::clone(is_armed) };
+            let exchange = Exchange::join_timeout(HookedStore(store), slower(60.0)).unwrap();
+            start.wait();
+            is_armed.store(true, Ordering::Relaxed);
+            start.wait();
+            let all = exchange.all_gather(&[7]).unwrap_or_else(|error| panic!("rank {rank} of {size}: {error}"));
+            assert!(all.iter().all(|value| value == &[7]));
+        });
+        assert!(!is_armed.load(Ordering::Relaxed), "{size} ranks: no answer was late");
     }
 }
 

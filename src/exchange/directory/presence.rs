@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::files::{failed, lock, open, open_lock, read, try_lock};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::exchange::owner_process::OwnerProcess;
 
 /// The directory, and this rank in it.
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(super) struct Presence {
     file: PathBuf,
     /// Its lock says that this process lives.
     lock: Option<File>,
+    owner: OwnerProcess,
 }
 
 impl Presence {
@@ -64,7 +66,7 @@ impl Presence {
         locked.ok_or_else(|| deadline.error(operation, format!("the lock of this process, {}", path.display())))?;
         std::fs::write(&path, size.to_string()).map_err(fail(&path))?;
         drop(gate);
-        Ok(Self { root: root.to_owned(), file: path, lock: Some(file) })
+        Ok(Self { root: root.to_owned(), file: path, lock: Some(file), owner: OwnerProcess::this() })
     }
 
     /// How the process known as `id` ended, if it has.
@@ -78,6 +80,9 @@ impl Presence {
 
     /// Leaves. The last rank removes everything.
     pub(super) fn leave(&mut self, deadline: &Deadline) {
+        if self.owner.is_another() {
+            return;
+        }
         // Without the gate, or after an error, files stay. The next rank that enters removes them.
         let gate = lock("Directory", &self.root.join("gate"), deadline);
         if std::thread::panicking() {

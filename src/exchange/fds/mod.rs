@@ -16,6 +16,7 @@ use self::socket::{accept, connect, listener, receive, send, stranger, wait};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::handle::Exchange;
+use crate::exchange::owner_process::OwnerProcess;
 use crate::exchange::store::{check_rank, nonce};
 use crate::exchange::view::{GRACE, LOOK};
 use crate::exchange::wire::{Reader, Writer};
@@ -112,8 +113,7 @@ pub struct FdSocket {
     socket: OwnedFd,
     path: PathBuf,
     token: u64,
-    /// The process that has made it.
-    process: u32,
+    owner: OwnerProcess,
     /// The socket and the number of each rank.
     peers: Vec<(PathBuf, u64)>,
     inbox: Mutex<Inbox>,
@@ -161,7 +161,7 @@ impl FdSocket {
             socket,
             path,
             token,
-            process: std::process::id(),
+            owner: OwnerProcess::this(),
             peers: Vec::new(),
             inbox: Mutex::default(),
         };
@@ -427,7 +427,7 @@ impl FdSocket {
 
 impl Drop for FdSocket {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if self.owner.is_another() {
             // In a forked child: the parent goes on using it.
             return;
         }

@@ -13,6 +13,7 @@ use super::keep_alive;
 use super::server::{LINGER, Server};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::exchange::owner_process::OwnerProcess;
 use crate::lock::Mutex;
 
 /// How long an answer may be on its way, beside the time that the request was given.
@@ -26,6 +27,18 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// After this time a rank that still tries to connect says so, and why, on stderr: it may wait for minutes.
 const NOTICE: Duration = Duration::from_secs(5);
+
+/// How long no byte may come of an answer that has begun, after its deadline.
+const STALL: Duration = SLACK;
+
+/// The bytes a second at which an answer has to come that takes longer than its deadline.
+const LEAST_RATE: f64 = (1 << 20) as f64;
+
+/// The longest that an answer comes after its deadline.
+const LATEST: Duration = Duration::from_secs(60);
+
+/// The shortest timeout of a socket.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// The most memory that is taken at once for bytes that were announced and have not come.
 const PART: usize = 1 << 20;
@@ -111,6 +124,7 @@ pub(in crate::exchange) struct Client<G: Greeter> {
     pub(in crate::exchange) presence: G::Connection,
     /// Connections that no call uses now. Each call has one to itself, as it may wait.
     idle: Mutex<Vec<G::Connection>>,
+    pub(in crate::exchange) owner: OwnerProcess,
     /// The server, if it is in this process.
     server: Option<Server>,
 }
@@ -127,7 +141,17 @@ impl<G: Greeter> Client<G> {
     ) -> Result<Self> {
         let greet = |stream, deadline: &Deadline| greeter.greet(stream, None, deadline);
         let presence = dial(operation, (&address, holder), rank, deadline, || true, greet)?;
-        Ok(Self { greeter, address, rank, size, holder, presence, idle: Mutex::default(), server })
+        Ok(Self {
+            greeter,
+            address,
+            rank,
+            size,
+            holder,
+            presence,
+            idle: Mutex::default(),
+            owner: OwnerProcess::this(),
+            server,
+        })
     }
 
     /// Sends a request on a connection that no other call uses. `Ok(None)` if the server has
@@ -244,7 +268,9 @@ impl<G: Greeter> Drop for Client<G> {
     fn drop(&mut self) {
         // Close the connections before the server, which waits for the ranks that are there.
         self.idle.get_mut().clear();
-        let _ = self.presence.as_ref().shutdown(Shutdown::Both);
+        if !self.owner.is_another() {
+            let _ = self.presence.as_ref().shutdown(Shutdown::Both);
+        }
         drop(self.server.take());
     }
 }
@@ -321,7 +347,7 @@ pub(in crate::exchange) fn connect(
 
 /// What is left of the deadline, and not nothing, which sockets refuse.
 fn at_least_a_moment(deadline: &Deadline) -> Duration {
-    deadline.remaining().max(Duration::from_millis(1))
+    deadline.remaining().max(MOMENT)
 }
 
 /// Sends all of `bytes`.
@@ -342,23 +368,31 @@ pub(in crate::exchange) fn write(stream: &mut TcpStream, mut bytes: &[u8], deadl
 }
 
 /// Receives as many bytes as `bytes` has room for.
-pub(in crate::exchange) fn fill(stream: &mut TcpStream, mut bytes: &mut [u8], deadline: &Deadline) -> io::Result<()> {
+pub(in crate::exchange) fn fill(stream: &mut TcpStream, bytes: &mut [u8], deadline: &Deadline) -> io::Result<()> {
+    fill_by(stream, bytes, deadline, deadline)
+}
+
+/// Receives as many bytes as `bytes` has room for. After the deadline, goes on as long as bytes come,
+/// until `end`.
+fn fill_by(stream: &mut TcpStream, mut bytes: &mut [u8], deadline: &Deadline, end: &Deadline) -> io::Result<()> {
     while !bytes.is_empty() {
-        stream.set_read_timeout(Some(at_least_a_moment(deadline)))?;
+        let pause = deadline.remaining().max(STALL.min(end.remaining()));
+        stream.set_read_timeout(Some(pause.max(MOMENT)))?;
         match stream.read(bytes) {
             Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server has closed the connection")),
             Ok(len) => bytes = &mut bytes[len..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-        if deadline.expired() && !bytes.is_empty() {
+        if end.expired() && !bytes.is_empty() {
             return Err(ErrorKind::TimedOut.into());
         }
     }
     Ok(())
 }
 
-/// Receives `len` bytes, and takes memory only for those that have come. Refuses more than `max`.
+/// Receives `len` bytes, and takes memory only for those that have come. Refuses more than `max`. A
+/// deadline is for the beginning of an answer: a long one takes its time, as long as bytes come.
 pub(in crate::exchange) fn take(
     stream: &mut TcpStream,
     len: usize,
@@ -369,11 +403,13 @@ pub(in crate::exchange) fn take(
         let reason = format!("expected at most {max} bytes, got {len}");
         return Err(io::Error::new(ErrorKind::InvalidData, reason));
     }
+    let longest = Duration::from_secs_f64(len as f64 / LEAST_RATE).min(LATEST);
+    let end = Deadline::after(deadline.remaining() + longest);
     let mut bytes = Vec::new();
     while bytes.len() < len {
         let start = bytes.len();
         bytes.resize(len.min(start + PART), 0);
-        fill(stream, &mut bytes[start..], deadline)?;
+        fill_by(stream, &mut bytes[start..], deadline, &end)?;
     }
     Ok(bytes)
 }

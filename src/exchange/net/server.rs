@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use super::keep_alive;
 use super::timers::Timers;
 use super::waits::Waits;
+use crate::exchange::owner_process::OwnerProcess;
 
 const LISTENER: u64 = 0;
 const CONTROL: u64 = 1;
@@ -737,6 +738,7 @@ pub(in crate::exchange) struct Server {
     pub(in crate::exchange) address: SocketAddr,
     control: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
+    owner: OwnerProcess,
     /// Whether it stays for the other ranks when it is dropped.
     lingers: bool,
 }
@@ -752,7 +754,7 @@ impl Server {
         let (control, theirs) = UnixStream::pair()?;
         let service = EventLoop::new(listener, theirs, protocol)?;
         let thread = std::thread::Builder::new().name("gpucomm-exchange".to_owned()).spawn(move || service.run())?;
-        Ok(Self { address, control: Some(control), thread: Some(thread), lingers: true })
+        Ok(Self { address, control: Some(control), thread: Some(thread), owner: OwnerProcess::this(), lingers: true })
     }
 
     /// The same, which ends at once when it is dropped.
@@ -767,6 +769,9 @@ impl Server {
     }
 
     fn tell(&self, what: u8) {
+        if self.owner.is_another() {
+            return;
+        }
         if let Some(mut control) = self.control.as_ref() {
             let _ = control.write(&[what]);
         }
@@ -781,8 +786,11 @@ impl Drop for Server {
             self.tell(STOP);
         }
         drop(self.control.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        match self.thread.take() {
+            // A forked child does not have the thread.
+            Some(thread) if self.owner.is_another() => std::mem::forget(thread),
+            Some(thread) => _ = thread.join(),
+            None => {}
         }
     }
 }

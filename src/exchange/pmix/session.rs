@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::library::{self, End, Job};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::exchange::owner_process::OwnerProcess;
 
 /// Whether this process has started PMIx.
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -29,6 +30,7 @@ pub(super) struct Session {
     pub(super) job: Job,
     /// Whether a call is still on its way, so that PMIx cannot end.
     stuck: bool,
+    owner: OwnerProcess,
 }
 
 impl Session {
@@ -52,7 +54,7 @@ impl Session {
         }
         match call_within(deadline, || Ok(()), library::init)? {
             Some(Ok(job)) => {
-                let session = Self { job, stuck: false };
+                let session = Self { job, stuck: false, owner: OwnerProcess::this() };
                 let Job { rank, size, local_rank, local_size, .. } = session.job;
                 if rank < size && local_rank < local_size && local_size <= size {
                     return Ok(session);
@@ -111,7 +113,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // Without a server it would wait for nothing.
-        if !self.stuck && !matches!(library::end(), Some(End::Server(_))) {
+        if !self.stuck && !self.owner.is_another() && !matches!(library::end(), Some(End::Server(_))) {
             // What it says changes nothing any more.
             let _ = call_within(&Deadline::after(END), || Ok(()), library::finalize);
         }

@@ -314,7 +314,7 @@ impl Store for Tcp {
 
 impl Drop for Tcp {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if !std::thread::panicking() && !self.client.owner.is_another() {
             let _ = self.client.presence.send(&Request::Bye.encode(), &Deadline::after(SLACK));
         }
     }

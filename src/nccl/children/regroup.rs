@@ -379,8 +379,6 @@ fn place_of(
         Plan::Without(excluded, _) => Child::Rest(Arc::clone(excluded), times),
         Plan::Split | Plan::Resume | Plan::Grow(_) => Child::RevokedPart(times, color(place).unwrap_or(0)),
     };
-    // It lives on when the parent ends, of which ranks may be dead.
-    let local_ranks = LOCAL_RANKS.join_apart(&inner.local_ranks, child);
     let with = party.iter().filter(|(_, theirs)| *plan != Plan::Split || color(theirs.as_ref()) == color(place));
     let listener = inner.validation.over_exchange().map(|checked| {
         let mut ranks: Vec<_> =
@@ -389,10 +387,13 @@ fn place_of(
         let ranks: Vec<_> = ranks.into_iter().map(|(_, rank)| rank).collect();
         PeerListener::start(operation, checked.rest(operation, &ranks, name.clone())?)
     });
+    let listener = listener.transpose()?;
+    // It lives on when the parent ends, of which ranks may be dead.
+    let local_ranks = LOCAL_RANKS.join_apart(&inner.local_ranks, child);
     if let Some(parent) = inner.validation.in_process() {
         local_ranks.set_in_process(|| parent.of_rest(with.count(), name.clone()));
     }
-    Ok(Place { local_ranks, name, listener: listener.transpose()? })
+    Ok(Place { local_ranks, name, listener })
 }
 
 /// Whether ranks of other processes know that these come, and rely on it.

@@ -175,17 +175,19 @@ fn together(
         point::write_down(inner, guard, operation, &signature, entry);
         let child = ask.color.map(|color| {
             let child = Child::Part(guard.splits, color);
-            let local_ranks = inner.local_ranks.join_part(child);
             let name = ask.config.as_ref().map_or_else(|| inner.name.part(color), |config| config.name.clone());
             let ranks = inner.validation.splits().map(|splits| splits.members(guard.splits, color)).unwrap_or_default();
             let listener = inner
                 .validation
                 .over_exchange()
-                .map(|checked| PeerListener::of_part(operation, checked, &ranks, &name));
+                .map(|checked| PeerListener::of_part(operation, checked, &ranks, &name))
+                .transpose()?;
+            // From here on the part is expected to start.
+            let local_ranks = inner.local_ranks.join_part(child);
             if let Some(parent) = inner.validation.in_process() {
                 local_ranks.set_in_process(|| parent.of_part(&ranks, name.clone()));
             }
-            Ok::<_, Error>(Place { local_ranks, name, listener: listener.transpose()? })
+            Ok::<_, Error>(Place { local_ranks, name, listener })
         });
         let child = child.transpose()?;
         ChildConfig::keep(ask.config.as_ref(), child.as_ref());

@@ -210,7 +210,7 @@ pub(crate) fn wait(
     let on_death = move |error, _: &_| {
         let _ = sender.send(error);
     };
-    let departures = departures.watch(operation, exchange, name, on_death)?;
+    let mut departures = departures.watch(operation, exchange, name, on_death)?;
     let started = begin().and_then(|starting| starting.wait_unless(|| died.try_recv().ok()));
     let started = started.inspect_err(|error| departures.has_failed(error))?;
     departures.has_started();
@@ -229,7 +229,7 @@ pub(crate) fn unless_gone<R>(
     f: impl FnOnce() -> Result<R>,
 ) -> Result<R> {
     let waiting = Arc::downgrade(inner);
-    let departures = departures.watch(operation, exchange, name, move |error, is_over| {
+    let mut departures = departures.watch(operation, exchange, name, move |error, is_over| {
         // Not at once: a rank may have come, and ended after that.
         if is_over.goes_on(REST)
             && let Some(inner) = waiting.upgrade()

@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Reader, Writer, farewell};
 use crate::nccl::rank::helper::cannot_start;
@@ -84,7 +85,7 @@ impl DepartureThread {
         };
         // The thread has started, and waits for this.
         let _ = self.sender.send(start);
-        Ok(DepartureWatch { exchange, running: Some(running), left: has_left })
+        Ok(DepartureWatch { exchange, running: Some(running), left: has_left, last: None })
     }
 }
 
@@ -112,6 +113,8 @@ pub(super) struct DepartureWatch {
     exchange: Exchange,
     running: Option<Sender<()>>,
     left: Receiver<()>,
+    /// Until when the store may hold up the end of a start that has failed.
+    last: Option<Deadline>,
 }
 
 impl DepartureWatch {
@@ -126,7 +129,8 @@ impl DepartureWatch {
 
 impl DepartureWatch {
     /// Tells the other ranks, which may be inside NCCL and wait there for this one, that it has given up the start.
-    pub(super) fn has_failed(&self, error: &Error) {
+    pub(super) fn has_failed(&mut self, error: &Error) {
+        self.last = Some(Deadline::after(LAST));
         if self.exchange.size() > 1 {
             let exchange = self.exchange.clone();
             let note = Writer::default().count(exchange.rank()).text(&error.to_string()).0;
@@ -149,7 +153,8 @@ impl Drop for DepartureWatch {
     /// Does not wait for a store that blocks.
     fn drop(&mut self) {
         drop(self.running.take());
-        let _ = self.left.recv_timeout(LAST);
+        let within = self.last.map_or(LAST, |last| last.remaining());
+        let _ = self.left.recv_timeout(within);
     }
 }
 

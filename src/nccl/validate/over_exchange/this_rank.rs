@@ -29,7 +29,7 @@ pub(crate) struct OverExchange {
     pub(super) rank: usize,
     pub(super) size: usize,
     /// The number of the store of the exchange.
-    pub(super) store_number: usize,
+    pub(super) store_number: u64,
     /// The exchange of these ranks, used for nothing else. `None` once the communicator has ended.
     pub(super) exchange: Mutex<Option<Exchange>>,
     /// Closed when the listener has ended.
@@ -116,7 +116,7 @@ impl OverExchange {
     }
 
     /// The number of the store over which the ranks compare.
-    pub(crate) fn store_number(&self) -> usize {
+    pub(crate) fn store_number(&self) -> u64 {
         self.store_number
     }
 
