@@ -267,7 +267,8 @@ operations! {
 
     /// Copies the elements of `root` to every rank. Wraps `ncclBroadcast`.
     ///
-    /// `recv` has `n` elements on every rank. Out of place, `send` has `n` elements at the root. In place, the buffer has `n` elements.
+    /// `recv` has `n` elements on every rank. Out of place, `send` has `n` elements at the root, and is not used elsewhere. In place,
+    /// the buffer has `n` elements.
     ///
     /// ```
     /// # use gpucomm::{Clique, Device, DeviceBuffer, InPlace, Stream};
@@ -406,7 +407,7 @@ operations! {
     /// Sends one part of the elements of `root` to each rank. Wraps `ncclScatter`, and before NCCL 2.28 a group of `ncclSend` and
     /// `ncclRecv`.
     ///
-    /// `recv` has `n` elements. `send` has at least `n * size` elements at the root, and is not needed elsewhere. In place at the root,
+    /// `recv` has `n` elements. `send` has `n * size` elements at the root, and is not used elsewhere. In place at the root,
     /// the buffer has `n * size` elements, and the root's own part stays at `n * root`.
     ///
     /// ```

@@ -40,14 +40,15 @@ fn buffers_too_short() {
         let (big, less) = (big.as_str(), (4 * n - 1).to_string());
         assert_argument(comm.all_reduce((&send, &mut short), ReduceOp::Sum, stream), "all_reduce", big, &less);
         assert_argument(comm.reduce((&send, &mut short), ReduceOp::Sum, comm.rank(), stream), "reduce", big, &less);
-        assert_argument(comm.broadcast((&send, &mut short), comm.rank(), stream), "broadcast", big, &less);
+        assert_argument(comm.broadcast((&send, &mut short), comm.rank(), stream), "broadcast", &less, big);
         let part = zeros(stream, 4)?;
         assert_argument(comm.all_gather((&part, &mut short), stream), "all_gather", big, &less);
         assert_argument(comm.gather((&part, &mut short), comm.rank(), stream), "gather", big, &less);
         assert_argument(comm.all_to_all((&send, &mut short), stream), "all_to_all", big, &less);
         let mut small = zeros(stream, 3)?;
         assert_argument(comm.reduce_scatter((&send, &mut small), ReduceOp::Sum, stream), "reduce_scatter", "4", "3");
-        assert_argument(comm.scatter((&send, &mut small), comm.rank(), stream), "scatter", "4", "3");
+        let expected = (3 * n).to_string();
+        assert_argument(comm.scatter((&send, &mut small), comm.rank(), stream), "scatter", &expected, big);
         Ok(())
     });
 }

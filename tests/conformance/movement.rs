@@ -1,8 +1,10 @@
 //! The collectives that only move data: each element type × in place or not × 1 to 4 ranks × lengths.
 
-use gpucomm::{ElementKind, InPlace, RecvOnly, SendOnly};
+use gpucomm::{DeviceBuffer, ElementKind, InPlace, RecvOnly, ReduceOp, SendOnly, Stream};
 
-use crate::support::{Case, Guarded, Number, Rig, each_type, harness::lengths, rank_counts, takes, watched};
+use crate::support::{
+    Case, Guarded, Number, Rig, assert_argument, each_type, harness::lengths, rank_counts, takes, watched,
+};
 
 fn every<T: Number>(name: &str, ranks: usize, mut body: impl FnMut(usize, bool, usize)) {
     let large = if T::KIND == ElementKind::U8 { 1_000_003 } else { 20_011 };
@@ -182,4 +184,55 @@ tests! {
     gather => gather_of;
     scatter => scatter_of;
     all_to_all => all_to_all_of;
+}
+
+/// Of two buffers, the ranks that are not the root use one. The other may have any length.
+#[test]
+fn the_other_ranks_use_one_buffer() {
+    watched(60.0, || {
+        for ranks in rank_counts(&[1, 2, 4]) {
+            let rig = Rig::new(ranks);
+            for root in 0..ranks {
+                for other in [0, 1, 9] {
+                    rig.run(|comm, stream| {
+                        let is_root = comm.rank() == root;
+                        let len = |at_root: usize| if is_root { at_root } else { other };
+                        let sent = |len: usize| DeviceBuffer::from_slice(stream, &vec![7u32; len]);
+                        let mut recv = DeviceBuffer::<u32>::zeroed(stream, 3)?;
+                        comm.broadcast((&sent(len(3))?, &mut recv), root, stream)?;
+                        assert_eq!(recv.to_vec(stream)?, [7; 3]);
+                        recv.fill(stream, 0)?;
+                        comm.scatter((&sent(len(3 * ranks))?, &mut recv), root, stream)?;
+                        assert_eq!(recv.to_vec(stream)?, [7; 3]);
+                        let mut all = DeviceBuffer::<u32>::zeroed(stream, len(3 * ranks))?;
+                        comm.gather((&sent(3)?, &mut all), root, stream)?;
+                        assert!(!is_root || all.to_vec(stream)? == vec![7; 3 * ranks]);
+                        comm.reduce((&sent(3)?, &mut all), ReduceOp::Max, root, stream)?;
+                        assert!(!is_root || all.to_vec(stream)?[..3] == [7; 3]);
+                        Ok(())
+                    });
+                }
+            }
+        }
+    });
+}
+
+/// Each rank takes as many elements as its `recv` has, so the root has just as many for it.
+#[test]
+fn a_root_sends_as_much_as_it_receives() {
+    watched(60.0, || {
+        let rig = Rig::new(2);
+        let comm = rig.clique.rank(0);
+        let stream = &Stream::new(comm.device()).unwrap();
+        let expected = "elements, as each rank takes as many as its recv has";
+        for len in [0, 2, 4, 8] {
+            let send = DeviceBuffer::from_slice(stream, &vec![7u32; len]).unwrap();
+            let mut recv = DeviceBuffer::<u32>::zeroed(stream, 3).unwrap();
+            let refused = comm.broadcast((&send, &mut recv), 0, stream);
+            assert_argument(refused, "broadcast", &format!("3 {expected}"), &format!("{len} elements"));
+            let refused = comm.scatter((&send, &mut recv), 0, stream);
+            assert_argument(refused, "scatter", &format!("6 {expected}"), &format!("{len} elements"));
+        }
+        rig.run(|comm, stream| comm.barrier(stream));
+    });
 }

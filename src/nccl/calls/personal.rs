@@ -84,10 +84,13 @@ pub(crate) fn scatter<'a>(site: Site<'a>, io: Rooted<'a>, root: usize, calls: &m
     // In place, the root sends the parts of the others and keeps its own where it is.
     let (part, send, recv, in_place) = match io {
         Rooted::OutOfPlace { send, recv } => {
-            let part = site.part("send", send.len)?;
-            site.at_least("recv", part, recv.len)?;
-            let send = site.is_root(root).then(|| site.read(send)).transpose()?;
-            (part, send, site.write(recv)?, false)
+            let send = if site.is_root(root) {
+                site.exactly("send", site.all("recv", recv.len)?, send.len)?;
+                Some(site.read(send)?)
+            } else {
+                None
+            };
+            (recv.len, send, site.write(recv)?, false)
         }
         Rooted::InPlace(buffer) if site.is_root(root) => {
             (site.part("buffer", buffer.len)?, None, site.in_place(buffer)?, true)

@@ -72,9 +72,9 @@ pub(crate) fn broadcast<'a>(site: Site<'a>, io: Rooted<'a>, root: usize) -> Resu
     let kind = Kind::Broadcast { root };
     match io {
         Rooted::OutOfPlace { send, recv } => {
-            site.at_least("recv", send.len, recv.len)?;
-            let mut call = site.call(kind, send.elements, send.len);
+            let mut call = site.call(kind, recv.elements, recv.len);
             if site.is_root(root) {
+                site.exactly("send", recv.len, send.len)?;
                 call.send = Some(site.read(send)?);
             }
             call.recv = Some(site.write(recv)?);

@@ -127,6 +127,18 @@ impl<'a> Site<'a> {
         Error::argument(self.operation, what, format!("at least {needed} elements"), format!("{len} elements"))
     }
 
+    /// Checks the buffer of a root from which each rank takes as many elements as its own buffer has.
+    #[inline]
+    pub(crate) fn exactly(&self, what: &'static str, needed: usize, len: usize) -> Result<()> {
+        if len == needed { Ok(()) } else { Err(self.differs(what, needed, len)) }
+    }
+
+    #[cold]
+    fn differs(&self, what: &'static str, needed: usize, len: usize) -> Error {
+        let expected = format!("{needed} elements, as each rank takes as many as its recv has");
+        Error::argument(self.operation, what, expected, format!("{len} elements"))
+    }
+
     pub(crate) fn is_root(&self, root: usize) -> bool {
         self.comm.rank == root
     }

@@ -239,7 +239,10 @@ impl Poller {
     fn look(&self, mut watch: Watch) -> Option<Watch> {
         match watch.event.query() {
             Ok(true) => self.answer(watch, Ok(())),
-            Err(error) => self.answer(watch, Err(error)),
+            Err(error) => {
+                let operation = watch.task.meta().operation;
+                self.answer(watch, Err(error.met_by(operation)));
+            }
             Ok(false) => {
                 if let Some(error) = self.given_up.get() {
                     self.answer(watch, Err(error.clone()));
