@@ -1,11 +1,13 @@
-//! A service on tokio: tasks hand work to the ranks of a world, and await what comes of it.
+//! A service on tokio: tasks hand work to the ranks of a world, and await what comes of it. By itself
+//! it has a rank on each device; under a launcher each process has one rank.
 //!
 //! ```text
 //! cargo run --example world_service --features emulator
+//! gpucomm run -n 4 -- target/debug/examples/world_service
 //! ```
 
 use gpucomm::world::{Lane, World, WorldOptions};
-use gpucomm::{Device, DeviceBuffer, InPlace, ReduceOp, Result, Stream};
+use gpucomm::{Device, DeviceBuffer, InPlace, Launch, ReduceOp, Result, Stream};
 
 /// Each task has requests for all ranks, in a lane of its own: all ranks take the lanes in one order.
 async fn task(world: &World, number: u32) -> Result<()> {
@@ -32,7 +34,14 @@ async fn task(world: &World, number: u32) -> Result<()> {
 #[tokio::main]
 async fn main() -> Result<()> {
     let options = WorldOptions::new().with_sequenced(true);
-    let world = std::sync::Arc::new(World::new_with(&Device::all()?, &options)?);
+    let launch = Launch::from_env()?;
+    let world = if launch.size() > 1 {
+        // SAFETY: all ranks run this program.
+        unsafe { World::from_launch(&launch, &options)? }
+    } else {
+        World::new_with(&Device::all()?, &options)?
+    };
+    let world = std::sync::Arc::new(world);
     let tasks: Vec<_> = (0..16)
         .map(|number| {
             let world = std::sync::Arc::clone(&world);

@@ -31,7 +31,7 @@ impl Announced {
             None => (serve("127.0.0.1:0")?, Vec::new()),
             // At all addresses, of IPv6 and IPv4 if the host has both.
             Some(name) => {
-                let server = serve("[::]:0").or_else(|_| serve("0.0.0.0:0"))?;
+                let server = serve("[::]:0")?;
                 (server, host_addresses().into_iter().chain([name]).collect())
             }
         };

@@ -8,7 +8,7 @@ use super::codec::Dialect;
 use super::server;
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
-use crate::exchange::net::address::{PATIENCE, listen};
+use crate::exchange::net::address::{PATIENCE, listen, own_address};
 use crate::exchange::net::client::Holder;
 use crate::exchange::store::check_rank;
 
@@ -161,7 +161,7 @@ impl C10dPlace {
         let deadline = self.deadline();
         let listener = listen(addresses, PATIENCE, &deadline).map_err(fail)?;
         let server = server::start(listener, size).map_err(fail)?;
-        let address = server.address.to_string();
+        let address = own_address(server.address).to_string();
         C10d::connect(operation, self.greeter(), address, (0, size), Holder::Rank0, Some(server), &deadline)
     }
 

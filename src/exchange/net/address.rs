@@ -1,10 +1,11 @@
 //! Addresses: the names of hosts, and the address at which a server listens.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, ToSocketAddrs, UdpSocket};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use crate::deadline::Deadline;
@@ -72,13 +73,24 @@ pub(in crate::exchange) fn listen(
     }
 }
 
+/// The address at which a client in this process reaches a server that listens at `address`. All
+/// interfaces of IPv6 include those of IPv4, and have no address of IPv6 where that is disabled.
+pub(in crate::exchange) fn own_address(address: SocketAddr) -> SocketAddr {
+    if !address.ip().is_unspecified() {
+        return address;
+    }
+    let has_ipv4 = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).is_ok();
+    let loopback = if has_ipv4() { IpAddr::from(Ipv4Addr::LOCALHOST) } else { IpAddr::from(Ipv6Addr::LOCALHOST) };
+    SocketAddr::new(loopback, address.port())
+}
+
 /// Listens at the first of these addresses that is free. All interfaces of IPv6 include those of IPv4,
 /// whatever the system has set.
 fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     let mut last = io::Error::new(ErrorKind::InvalidInput, "expected an address to listen at, got none");
     for address in addresses {
         let listener = match address {
-            SocketAddr::V6(of_all) if of_all.ip().is_unspecified() => bind_all(address),
+            SocketAddr::V6(of_all) if of_all.ip().is_unspecified() => bind_all(of_all),
             _ => TcpListener::bind(address),
         };
         match listener {
@@ -89,8 +101,16 @@ fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     Err(last)
 }
 
-/// As [`TcpListener::bind`], for all interfaces of IPv6 and IPv4.
-fn bind_all(address: &SocketAddr) -> io::Result<TcpListener> {
+/// As [`TcpListener::bind`], for all interfaces of IPv6 and IPv4; of IPv4 alone on a host that has no
+/// IPv6, or on which it is disabled.
+fn bind_all(address: &SocketAddrV6) -> io::Result<TcpListener> {
+    match bind_both(address) {
+        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())),
+        listener => Ok(listener?),
+    }
+}
+
+fn bind_both(address: &SocketAddrV6) -> rustix::io::Result<TcpListener> {
     let flags = SocketFlags::CLOEXEC;
     let socket = net::socket_with(AddressFamily::INET6, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     sockopt::set_ipv6_v6only(&socket, false)?;
@@ -102,9 +122,20 @@ fn bind_all(address: &SocketAddr) -> io::Result<TcpListener> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
     use std::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn own_client_reaches_a_server_of_all_interfaces() {
+        for at in ["[::]:0", "0.0.0.0:0", "127.0.0.1:0"] {
+            let listener = bind(&[at.parse().unwrap()]).unwrap();
+            let address = own_address(listener.local_addr().unwrap());
+            assert!(address.ip().is_loopback(), "{at}: {address}");
+            TcpStream::connect(address).unwrap();
+        }
+    }
 
     #[test]
     fn an_address_in_use_is_tried_again() {

@@ -9,7 +9,7 @@ use super::secret::Secret;
 use super::server::{self, Outside};
 use crate::deadline::{Deadline, default_timeout};
 use crate::error::{Error, Result};
-use crate::exchange::net::address::{PATIENCE, listen};
+use crate::exchange::net::address::{PATIENCE, listen, own_address};
 use crate::exchange::net::client::Holder;
 use crate::exchange::net::server::Server;
 use crate::exchange::store::check_rank;
@@ -189,7 +189,7 @@ impl TcpPlace {
         let listener = listen(addresses, patience, &deadline).map_err(fail)?;
         let admission = Admission::new(self.job.clone(), size, self.secret.clone());
         let server = server::start(listener, admission).map_err(fail)?;
-        let address = server.address.to_string();
+        let address = own_address(server.address).to_string();
         Tcp::connect(operation, address, self.greeter(0, size), Holder::Rank0, Some(server), &deadline)
     }
 

@@ -100,6 +100,28 @@ impl<'ctx> SymmetricSignals<'ctx> {
         self.0.to_vec(stream)
     }
 
+    /// Wraps `nvshmem_free`: frees the signals on all PEs. Collective, as [`SymmetricBuffer::free`].
+    ///
+    /// ```
+    /// # use gpucomm::nvshmem::{Context, ContextOptions, ContextUniqueId};
+    /// # use gpucomm::Device;
+    /// # fn main() -> gpucomm::Result<()> {
+    /// # let (device, id) = (Device::new(0)?, ContextUniqueId::new()?);
+    /// # // SAFETY: the only PE.
+    /// # let ctx = unsafe { Context::init(&ContextOptions::new().with_device(device).with_unique_id(&id, 0, 1))? };
+    /// ctx.alloc_signals(2)?.free(&ctx)?;
+    /// # ctx.close()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`SymmetricBuffer::free`].
+    #[doc(alias = "nvshmem_free")]
+    pub fn free(self, ctx: &Context) -> Result<()> {
+        self.0.free(ctx)
+    }
+
     /// The same as a buffer.
     pub fn into_buffer(self) -> SymmetricBuffer<'ctx, u64> {
         self.0

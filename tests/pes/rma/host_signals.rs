@@ -93,6 +93,7 @@ fn operations_on_signals() {
             &here.n_pes().to_string(),
         );
         here.settle();
+        signals.free(ctx).unwrap();
     });
 }
 
