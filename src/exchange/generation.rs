@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::handle::Exchange;
 use super::store::{Checked, MAX_KEYS, Store, nonce};
+use super::turns::Turn;
 use super::view::{GRACE, Member, View, not_come, patiently};
 use super::wire::{Reader, Writer};
 use crate::deadline::{Deadline, check_environment, default_timeout};
@@ -363,6 +364,7 @@ impl Exchange {
         super::store::check_rank(operation, rank, size)?;
         let deadline = Deadline::after(timeout.unwrap_or_else(default_timeout));
         let roots: Vec<usize> = (0..size).collect();
+        let _turn = store.turn().map(|name| Turn::take(operation, name, &deadline)).transpose()?;
         let mut pause = LOOK / 10;
         loop {
             let me = Arrival { id: store.id(), nonce: nonce() };

@@ -99,6 +99,7 @@ mod subsets;
 mod table;
 mod tcp;
 mod threads;
+mod turns;
 mod view;
 mod vote;
 mod wire;

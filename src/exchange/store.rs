@@ -132,6 +132,12 @@ pub trait Store: Send + Sync {
         Ok(false)
     }
 
+    /// The name of what the starts of one rank in a process meet at one after the other, if the store cannot tell them apart.
+    #[doc(hidden)]
+    fn turn(&self) -> Option<String> {
+        None
+    }
+
     /// How long its drop may wait for the other ranks, which this one serves.
     #[doc(hidden)]
     fn lingers(&self) -> Duration {
@@ -191,6 +197,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn goes_with(&self, id: u64) -> Result<bool> {
         (**self).goes_with(id)
+    }
+
+    fn turn(&self) -> Option<String> {
+        (**self).turn()
     }
 
     fn lingers(&self) -> Duration {
@@ -348,6 +358,10 @@ impl<S: Store> Store for Checked<S> {
 
     fn goes_with(&self, id: u64) -> Result<bool> {
         self.contain("Store::goes_with", "", |store| store.goes_with(id))
+    }
+
+    fn turn(&self) -> Option<String> {
+        self.contain("Store::turn", "", |store| Ok(store.turn())).ok().flatten()
     }
 
     fn lingers(&self) -> Duration {

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gpucomm::Error;
@@ -98,6 +99,31 @@ fn beside(attack: impl FnOnce(&str)) {
             rank.join().unwrap();
         }
     });
+}
+
+/// Two threads of each rank meet at one server at once. A server that does not know its clients could
+/// not tell them apart, so the threads of a rank come one after the other.
+#[test]
+fn threads_of_a_rank_take_turns() {
+    for round in 0..10 {
+        let server = C10dPlace::new("127.0.0.1:0").serve(2).unwrap();
+        let place = &C10dPlace::new(server.address());
+        let mut met: Vec<_> = thread::scope(|scope| {
+            let join = |rank: u8| {
+                let exchange = Exchange::join_timeout(place.connect(rank.into(), 2)?, slower(30.0))?;
+                let mine = fastrand::u64(..);
+                let all = exchange.all_gather(&mine.to_le_bytes())?;
+                assert_eq!(all[usize::from(rank)], mine.to_le_bytes());
+                Ok::<_, Error>((all, rank))
+            };
+            let threads = [0, 1, 0, 1].map(|rank| scope.spawn(move || join(rank)));
+            threads.map(|one| one.join().unwrap().unwrap_or_else(|error| panic!("round {round}: {error}"))).into()
+        });
+        // Each pair has what both of its ranks have said.
+        met.sort();
+        let pairs: Vec<_> = met.chunks(2).map(|pair| (&pair[0].0 == &pair[1].0, pair[0].1, pair[1].1)).collect();
+        assert_eq!(pairs, [(true, 0, 1); 2], "round {round}");
+    }
 }
 
 #[test]

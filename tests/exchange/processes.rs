@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gpucomm::Error;
-use gpucomm::exchange::{Directory, Exchange, TcpPlace};
+use gpucomm::exchange::{C10dPlace, Directory, Exchange, TcpPlace};
 
 use crate::support::{free_address, new_path, slower};
 
@@ -29,6 +29,7 @@ fn child() {
     match role {
         "serve" => crate::load::serve(place, size),
         "together" => together(&join().unwrap()),
+        "again" => again(form, place, rank, size),
         "victim" => victim(&join().unwrap()),
         "first" => first(&join().unwrap(), form),
         "hosted" => crate::hosted::rank(place, rank, size),
@@ -110,6 +111,59 @@ fn each_form(body: impl Fn(&str, &str)) {
     let left: Vec<_> = std::fs::read_dir(&path).unwrap().collect();
     std::fs::remove_dir_all(&path).unwrap();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// How often the same processes meet; `GPUCOMM_TEST_ROUNDS=1000` asks for more.
+fn rounds() -> u32 {
+    std::env::var("GPUCOMM_TEST_ROUNDS").map_or(30, |rounds| rounds.parse().unwrap())
+}
+
+/// Meets the others at one place again and again, as two threads at once that have a place each, and
+/// comes early or late.
+fn again(form: &str, place: &str, rank: usize, size: usize) {
+    let time = slower(30.0);
+    let meet = |way: usize| match form {
+        "TCP" => {
+            let address = place.split(',').nth(way).unwrap();
+            Exchange::join_timeout(TcpPlace::new(address).with_timeout(time).store(rank, size)?, time)
+        }
+        "C10D" => {
+            let address = place.split(',').nth(way).unwrap();
+            Exchange::join_timeout(C10dPlace::new(address).with_timeout(time).store(rank, size)?, time)
+        }
+        _ => Exchange::join_timeout(Directory::open(format!("{place}/{way}"), rank, size)?, time),
+    };
+    let run = |way: usize| {
+        for round in 0..rounds() {
+            if fastrand::bool() {
+                std::thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
+            }
+            let said = |rank: usize| [way as u8, rank as u8, round as u8];
+            let x = meet(way).unwrap_or_else(|error| panic!("{form}, round {round}: {error}"));
+            let all = x.all_gather(&said(rank)).unwrap();
+            assert!(all.iter().enumerate().all(|(rank, one)| *one == said(rank)), "{form}, round {round}: {all:?}");
+            assert_eq!(x.broadcast(&said(rank), round as usize % size).unwrap(), said(round as usize % size));
+            // Half of the time all leave as they like.
+            if round % 2 == 0 {
+                x.barrier().unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| run(0));
+        run(1);
+    });
+}
+
+/// The same processes meet at one place as often as they like, in any order of arrival.
+#[test]
+fn the_same_processes_meet_again() {
+    let addresses = || format!("{},{}", free_address(), free_address());
+    let path = new_path();
+    for (form, place) in [("TCP", addresses()), ("C10D", addresses()), ("directory", path.display().to_string())] {
+        all_succeed((0..4).map(|rank| spawn("again", (form, &place), rank, 4)).collect());
+    }
+    std::fs::remove_dir_all(&path).unwrap();
 }
 
 fn together(x: &Exchange) {

@@ -193,6 +193,11 @@ impl Store for C10d {
         self.id
     }
 
+    fn turn(&self) -> Option<String> {
+        let Client { address, rank, .. } = &self.client;
+        Some(format!("{address} as rank {rank} with prefix {:?}", self.prefix))
+    }
+
     fn lingers(&self) -> Duration {
         self.client.lingers()
     }
