@@ -9,11 +9,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::bugs::{Bugs, Nccl};
+use crate::memory::access::MOST_DEVICES;
 use crate::refusals::Refusals;
 use crate::{bugs, fault, given};
 
-/// As many devices as a set of peers holds.
-const MOST_DEVICES: usize = 64;
 /// What a time is after which waits are reported.
 pub(crate) const PATIENCE: &str = "seconds, such as 2.5, or 0 for no reports";
 const QUEUE: std::ops::RangeInclusive<usize> = 2..=1 << 20;
@@ -325,14 +324,14 @@ mod settings_tests {
     fn each_value_is_taken_or_named() {
         let (settings, wrong) = with(|name| {
             let value = match name {
-                "GPUCOMM_EMULATOR_DEVICES" => "64",
+                "GPUCOMM_EMULATOR_DEVICES" => "256",
                 "GPUCOMM_EMULATOR_DEADLOCK" => "0",
                 "GPUCOMM_EMULATOR_STRICT" => "1",
                 _ => return None,
             };
             Some(value.into())
         });
-        assert_eq!((settings.devices, settings.deadlock, settings.strict, wrong.len()), (64, None, true, 0));
+        assert_eq!((settings.devices, settings.deadlock, settings.strict, wrong.len()), (256, None, true, 0));
         assert!(settings.races, "as strict is");
         for read in [|_: &str| Some("x".into()), |_: &str| Some("-1".into())] {
             let (settings, wrong) = with(read);
@@ -343,7 +342,7 @@ mod settings_tests {
                 assert!(wrong.iter().any(|text| text.starts_with(&start) && text.contains(": expected ")), "{wrong:?}");
             }
         }
-        assert_eq!(with(|name| name.ends_with("DEVICES").then(|| "65".into())).1.len(), 1);
+        assert_eq!(with(|name| name.ends_with("DEVICES").then(|| "257".into())).1.len(), 1);
     }
 
     #[test]

@@ -13,18 +13,30 @@ pub(crate) enum Access {
     ReadWrite = 3,
 }
 
+/// The most devices of a machine.
+pub(crate) const MOST_DEVICES: usize = 256;
+
+/// A bit for each device.
+type Devices = [AtomicU64; MOST_DEVICES / 64];
+
 /// What each device of this process may do with some memory.
 #[derive(Debug, Default)]
 pub(crate) struct Rights {
-    readers: AtomicU64,
-    writers: AtomicU64,
+    readers: Devices,
+    writers: Devices,
+}
+
+/// The word and the bit of the device with this ordinal.
+fn place(device: i32) -> (usize, u64) {
+    (device as usize / 64, 1 << (device % 64))
 }
 
 impl Rights {
     /// What the device with this ordinal may do.
     pub(crate) fn of(&self, device: i32) -> Access {
-        let bit = 1u64 << device;
-        match (self.readers.load(Ordering::Acquire) & bit, self.writers.load(Ordering::Acquire) & bit) {
+        let (word, bit) = place(device);
+        let has = |devices: &Devices| devices[word].load(Ordering::Acquire) & bit;
+        match (has(&self.readers), has(&self.writers)) {
             (0, 0) => Access::None,
             (_, 0) => Access::Read,
             _ => Access::ReadWrite,
@@ -34,12 +46,12 @@ impl Rights {
     /// Changes what the device with this ordinal may do. Gives back what it could do before.
     pub(crate) fn set(&self, device: i32, access: Access) -> Access {
         let before = self.of(device);
-        let bit = 1u64 << device;
-        for (bits, least) in [(&self.readers, Access::Read), (&self.writers, Access::ReadWrite)] {
+        let (word, bit) = place(device);
+        for (devices, least) in [(&self.readers, Access::Read), (&self.writers, Access::ReadWrite)] {
             if access >= least {
-                bits.fetch_or(bit, Ordering::AcqRel);
+                devices[word].fetch_or(bit, Ordering::AcqRel);
             } else {
-                bits.fetch_and(!bit, Ordering::AcqRel);
+                devices[word].fetch_and(!bit, Ordering::AcqRel);
             }
         }
         before
@@ -69,12 +81,12 @@ mod access_tests {
     #[test]
     fn devices_have_rights_of_their_own() {
         let rights = Rights::default();
-        for (device, access) in [(0, Access::Read), (63, Access::ReadWrite), (5, Access::None)] {
+        for (device, access) in [(0, Access::Read), (63, Access::ReadWrite), (5, Access::None), (255, Access::Read)] {
             assert_eq!(rights.set(device, access), Access::None);
         }
         assert_eq!(
-            [0, 1, 5, 63].map(|device| rights.of(device)),
-            [Access::Read, Access::None, Access::None, Access::ReadWrite]
+            [0, 1, 5, 63, 64, 127, 255].map(|device| rights.of(device)),
+            [Access::Read, Access::None, Access::None, Access::ReadWrite, Access::None, Access::None, Access::Read]
         );
         assert_eq!(rights.set(63, Access::Read), Access::ReadWrite);
         assert_eq!((rights.of(63), rights.of(0)), (Access::Read, Access::Read));

@@ -94,14 +94,19 @@ pub(crate) fn current() -> Result<&'static Device, cudaError> {
     device(current_device())
 }
 
-/// Where a device of the machine is plugged in. Buses count from 1.
+/// Where a device of the machine is plugged in.
 pub(crate) fn bus_id(number: i32) -> String {
-    format!("0000:{:02X}:00.0", bus(number))
+    format!("{:04X}:{:02X}:00.0", domain(number), bus(number))
 }
 
-/// The bus of a device of the machine.
+/// The domain of a device of the machine: each has 255 buses.
+pub(crate) fn domain(number: i32) -> i32 {
+    number / 255
+}
+
+/// The bus of a device of the machine. Buses count from 1.
 pub(crate) fn bus(number: i32) -> i32 {
-    number + 1
+    number % 255 + 1
 }
 
 /// What a bus id names: domain, bus, device and function, the first and the last of which may be left out.

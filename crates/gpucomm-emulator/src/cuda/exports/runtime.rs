@@ -40,7 +40,7 @@ fn attribute(attr: cudaDeviceAttr, number: i32) -> Option<i32> {
         cudaDeviceAttr::cudaDevAttrConcurrentKernels => 1,
         cudaDeviceAttr::cudaDevAttrPciBusId => device::bus(number),
         cudaDeviceAttr::cudaDevAttrPciDeviceId => 0,
-        cudaDeviceAttr::cudaDevAttrPciDomainId => 0,
+        cudaDeviceAttr::cudaDevAttrPciDomainId => device::domain(number),
         cudaDeviceAttr::cudaDevAttrGlobalMemoryBusWidth => 5120,
         cudaDeviceAttr::cudaDevAttrL2CacheSize => 50 << 20,
         cudaDeviceAttr::cudaDevAttrAsyncEngineCount => 3,

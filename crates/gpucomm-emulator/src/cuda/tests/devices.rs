@@ -35,6 +35,27 @@ fn four_devices_by_default_each_with_a_face() {
     });
 }
 
+/// As many as there may be: each has a bus of its own, and may open its memory to each other one.
+#[test]
+fn as_many_as_there_may_be() {
+    isolated!(&[("GPUCOMM_EMULATOR_DEVICES", "256")], || {
+        let mut count = 0;
+        ok!(cudaGetDeviceCount(&mut count));
+        assert_eq!(count, 256);
+        let mut seen = std::collections::HashSet::new();
+        for device in 0..count {
+            let mut bus = [0 as c_char; 13];
+            ok!(cudaDeviceGetPCIBusId(bus.as_mut_ptr(), 13, device));
+            let bus: &CStr = c!(CStr::from_ptr(bus.as_ptr()));
+            assert!(bus.to_bytes().len() == 12 && seen.insert(bus.to_owned()), "{bus:?}");
+        }
+        ok!(cudaSetDevice(255));
+        ok!(cudaDeviceEnablePeerAccess(64, 0));
+        assert_eq!(c!(cudaDeviceEnablePeerAccess(64, 0)), cudaError::cudaErrorPeerAccessAlreadyEnabled);
+        ok!(cudaDeviceEnablePeerAccess(0, 0));
+    });
+}
+
 #[test]
 fn no_device() {
     isolated!(&[("GPUCOMM_EMULATOR_DEVICES", "0")], || {
@@ -110,7 +131,7 @@ fn a_fault_follows_the_device() {
 
 #[test]
 fn settings_that_cannot_be_understood_are_named_and_nothing_works() {
-    let environment = [("GPUCOMM_EMULATOR_DEVICES", "65"), ("GPUCOMM_EMULATOR_MEMORY", "lots")];
+    let environment = [("GPUCOMM_EMULATOR_DEVICES", "257"), ("GPUCOMM_EMULATOR_MEMORY", "lots")];
     isolated!(&environment, || {
         let wrong = cudaError::cudaErrorInitializationError;
         let (mut count, mut ptr) = (7, null_mut());
@@ -120,7 +141,8 @@ fn settings_that_cannot_be_understood_are_named_and_nothing_works() {
         assert_eq!(c!(cudaHostAlloc(&mut ptr, 8, 0)), wrong);
         let text: &CStr = c!(CStr::from_ptr(cudaGetErrorString(wrong)));
         let text = text.to_str().unwrap();
-        for part in ["GPUCOMM_EMULATOR_DEVICES=65: expected a number", "GPUCOMM_EMULATOR_MEMORY=lots: expected bytes"] {
+        for part in ["GPUCOMM_EMULATOR_DEVICES=257: expected a number", "GPUCOMM_EMULATOR_MEMORY=lots: expected bytes"]
+        {
             assert!(text.contains(part), "{text}");
         }
     });
