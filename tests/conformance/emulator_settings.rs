@@ -39,10 +39,10 @@ fn of_the_process() {
         let expected = "what the variables may hold";
         let settings = EmulatorSettings::new;
         assert_argument(
-            settings().with_devices(65).apply(),
+            settings().with_devices(257).apply(),
             operation,
             expected,
-            "GPUCOMM_EMULATOR_DEVICES=65: expected a number",
+            "GPUCOMM_EMULATOR_DEVICES=257: expected a number",
         );
         assert_argument(
             settings().with_devices(2).with_memory(1).apply(),

@@ -106,8 +106,8 @@ fn variables_that_cannot_be_understood_are_errors() {
         return;
     }
     for (name, value, expected) in [
-        ("DEVICES", "65", "a number from 0 to 64"),
-        ("DEVICES", "x", "a number from 0 to 64"),
+        ("DEVICES", "257", "a number from 0 to 256"),
+        ("DEVICES", "x", "a number from 0 to 256"),
         ("MEMORY", "much", "bytes of memory"),
         ("DEADLOCK", "soon", "seconds"),
         (STRICT.trim_start_matches("GPUCOMM_EMULATOR_"), "yes", "0 or 1"),
