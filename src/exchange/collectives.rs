@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::combined;
+use super::combined::Combined;
 use super::handle::Exchange;
 use super::store::{MAX_VALUE, check_rank};
 use super::view::{FIRST_LOOK, GRACE};
@@ -121,7 +121,7 @@ impl Exchange {
         }
         let what = format!("broadcast (round {round}) from rank {root}");
         let keys = [(root, self.round_key(round, root))];
-        let values = self.payloads(round, operation, kind::BROADCAST, &what, &keys, &deadline);
+        let values = self.payloads(round, operation, kind::BROADCAST, &what, (&keys, None), &deadline);
         if let Err(Error::Disagreement { .. }) = &values {
             // Ranks that wait for this one then see that it is in another operation.
             self.put_counted(round, operation, kind::BROADCAST, &[], &deadline)?;
@@ -138,18 +138,17 @@ impl Exchange {
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u8>>> {
         self.put_counted(round, operation, kind, value, deadline)?;
-        if let Some(key) = self.view.combined_key(round)
-            && let Some(combined) = self.view.await_combined(&key, FIRST_LOOK, deadline)?
-            && let Some(values) = combined::split(&combined, self.size())
-            // A rank whose store has not answered it rightly may have combined them.
-            && values[self.rank()].split_first() == Some((&kind, value))
+        let combined = self.view.combined_key(round).map(|key| Combined { key, rank: self.rank(), kind, value });
+        if let Some(combined) = &combined
+            && let Some(bytes) = self.view.await_combined(&combined.key, FIRST_LOOK, deadline)?
+            && let Some(values) = combined.split(&bytes, self.size())
         {
             self.met(round);
             return Ok(values.iter().map(|value| value.get(1..).unwrap_or_default().to_vec()).collect());
         }
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
         let what = format!("{} (round {round})", kind::name(Some(&kind)));
-        let values = self.payloads(round, operation, kind, &what, &keys, deadline)?;
+        let values = self.payloads(round, operation, kind, &what, (&keys, combined), deadline)?;
         self.met(round);
         Ok(values)
     }
@@ -200,11 +199,10 @@ impl Exchange {
         operation: &'static str,
         kind: u8,
         what: &str,
-        keys: &[(usize, String)],
+        keys: (&[(usize, String)], Option<Combined<'_>>),
         deadline: &Deadline,
     ) -> Result<Vec<Vec<u8>>> {
-        let combined = self.view.combined_key(round).filter(|_| keys.len() == self.size());
-        let values = self.view.values(operation, what, (keys, combined), deadline, |rank, value| {
+        let values = self.view.values(operation, what, keys, deadline, |rank, value| {
             (value.first() != Some(&kind)).then(|| Error::Disagreement {
                 operation,
                 rank,

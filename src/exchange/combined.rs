@@ -34,8 +34,26 @@ pub(super) fn join_groups(groups: &[Vec<u8>]) -> Vec<u8> {
     })
 }
 
+/// Where the values of all ranks in a round come as one, to a rank that knows its own value.
+#[derive(Debug, Clone)]
+pub(super) struct Combined<'a> {
+    pub(super) key: String,
+    pub(super) rank: usize,
+    pub(super) kind: u8,
+    pub(super) value: &'a [u8],
+}
+
+impl Combined<'_> {
+    /// The values of `size` ranks. `None` if they have to be read one by one: these bytes are not their
+    /// combined value, or the value of this rank is wrong, because the store has not answered the rank
+    /// rightly that combined them.
+    pub(super) fn split<'b>(&self, bytes: &'b [u8], size: usize) -> Option<Vec<&'b [u8]>> {
+        split(bytes, size).filter(|values| values[self.rank].split_first() == Some((&self.kind, self.value)))
+    }
+}
+
 /// The values of `size` ranks. `None` if these bytes are not their combined value.
-pub(super) fn split(combined: &[u8], size: usize) -> Option<Vec<&[u8]>> {
+fn split(combined: &[u8], size: usize) -> Option<Vec<&[u8]>> {
     let mut reader = Reader(combined);
     if reader.u8()? != COMBINED {
         return None;

@@ -47,7 +47,7 @@ pub enum Swap {
 ///   [`compare_and_set`](Self::compare_and_set) are atomic. When a change has returned, every rank
 ///   sees it. No rank sees a part of a value.
 /// - Keys are UTF-8 of 1 to [`MAX_KEY`] bytes, with `/` between their parts; values have 0 to
-///   [`MAX_VALUE`] bytes.
+///   [`MAX_VALUE`] bytes. Over a network, a long value has to arrive at 1 MiB a second or more.
 /// - Every method returns at most a second after `within`. If it could not do its work by then, it
 ///   returns [`Error::Timeout`], other than [`get`](Self::get). Several threads may call it, and a
 ///   `get` that waits does not delay other calls.
@@ -55,7 +55,9 @@ pub enum Swap {
 /// - Values outlive the rank that has set them.
 ///
 /// Answers are checked: another number of values than of keys, or a value that is too long, is
-/// [`Error::Exchange`]. So is a panic of a method that returns a `Result`.
+/// [`Error::Exchange`]. So is a panic of a method that returns a `Result`. Of more than 16 ranks, one
+/// reads the values of up to 64 in a gather and passes them on. Each rank looks for its own value
+/// among them; another wrong value that a store has returned to that rank reaches the others.
 ///
 /// ```
 /// # use gpucomm::exchange::{Store, Swap, Threads};

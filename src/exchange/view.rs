@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::combined;
+use super::combined::Combined;
 use super::digest::short;
 use super::store::{MAX_KEYS, Store};
 use crate::deadline::{Deadline, backoff};
@@ -130,11 +130,11 @@ impl View {
         self.await_values(keys, None, deadline, enough)
     }
 
-    /// As [`View::await_keys`], for keys whose values may also come as one, under the key `combined`.
+    /// As [`View::await_keys`], for keys whose values may also come as one.
     fn await_values(
         &self,
         keys: &[(usize, String)],
-        mut combined: Option<&str>,
+        mut combined: Option<Combined<'_>>,
         deadline: &Deadline,
         mut enough: impl FnMut(&[Came]) -> Result<bool>,
     ) -> Result<Vec<Came>> {
@@ -170,16 +170,16 @@ impl View {
     fn ask(
         &self,
         keys: &[(usize, String)],
-        combined: &mut Option<&str>,
+        combined: &mut Option<Combined<'_>>,
         came: &mut [Came],
         within: Duration,
         deadline: &Deadline,
     ) -> Result<()> {
-        if let Some(key) = *combined {
-            let Some(bytes) = self.await_combined(key, within, deadline)? else {
+        if let Some(of_all) = combined {
+            let Some(bytes) = self.await_combined(&of_all.key, within, deadline)? else {
                 return self.look(keys, came, Duration::ZERO);
             };
-            if let Some(values) = combined::split(&bytes, keys.len()) {
+            if let Some(values) = of_all.split(&bytes, keys.len()) {
                 came.iter_mut().zip(values).for_each(|(came, value)| *came = Came::Value(value.to_vec()));
                 return Ok(());
             }
@@ -261,13 +261,12 @@ impl View {
 
     /// Waits for keys, and returns their values. Each key comes with the member that sets it. The error
     /// names the members that have not set theirs. `objection` gets each rank and its value, and may
-    /// return an error, which ends the wait immediately. If the members set their values as one, it is
-    /// under the key `combined`.
+    /// return an error, which ends the wait immediately. The values may come as one.
     pub(super) fn values(
         &self,
         operation: &'static str,
         what: &str,
-        (keys, combined): (&[(usize, String)], Option<String>),
+        (keys, combined): (&[(usize, String)], Option<Combined<'_>>),
         deadline: &Deadline,
         objection: impl Fn(usize, &[u8]) -> Option<Error>,
     ) -> Result<Vec<Vec<u8>>> {
@@ -278,7 +277,6 @@ impl View {
             });
             values.filter_map(|(rank, value)| objection(rank, value)).next()
         };
-        let combined = combined.as_deref();
         let came = self.await_values(keys, combined, deadline, |came| {
             Ok(came.iter().any(|came| matches!(came, Came::Ended(_))) || objections(came).is_some())
         })?;

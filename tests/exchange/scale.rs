@@ -180,6 +180,45 @@ fn a_late_answer_ends_no_gather() {
     }
 }
 
+/// Changes the values of a round that this rank reads.
+struct Lies<S>(S, Arc<AtomicBool>);
+
+impl<S: Store> Hooks for Lies<S> {
+    fn store(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn get(&self, keys: &[&str], within: Duration) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut values = self.0.get(keys, within)?;
+        if self.1.load(Ordering::Relaxed) && keys.len() > 1 {
+            values.iter_mut().flatten().filter_map(|value| value.last_mut()).for_each(|last| *last ^= 0x80);
+        }
+        Ok(values)
+    }
+}
+
+/// The store of one rank answers it wrongly, also when that rank combines the values.
+#[test]
+fn a_wrong_answer_stays_with_its_rank() {
+    for size in [16, 17, 60] {
+        let (place, start) = (&Threads::new(size), &Barrier::new(size));
+        let is_wrong = as_ranks(size, |rank| {
+            let lies = Arc::new(AtomicBool::new(false));
+            let store = HookedStore(Lies(place.store(rank).unwrap(), Arc::clone(&lies)));
+            let exchange = Exchange::join_timeout(store, slower(60.0)).unwrap();
+            lies.store(rank == 7, Ordering::Relaxed);
+            start.wait();
+            // It comes last, and so it combines.
+            thread::sleep(Duration::from_millis(if rank == 7 { 20 } else { 0 }));
+            let all = exchange.all_gather(&[rank as u8])?;
+            Ok::<_, Error>(all.iter().enumerate().any(|(rank, value)| *value != [rank as u8]))
+        });
+        for (rank, wrong) in is_wrong.into_iter().enumerate().filter(|(rank, _)| *rank != 7) {
+            assert!(matches!(wrong, Ok(false)), "rank {rank} of {size}: {wrong:?}");
+        }
+    }
+}
+
 /// How long `size` ranks take to meet, to gather 128 bytes each, and to pass a barrier.
 fn timed(size: usize, join: impl Fn(usize) -> Result<Exchange> + Sync) -> Duration {
     let begin = Instant::now();
