@@ -37,6 +37,7 @@ impl Communicator {
     /// aborted.
     ///
     /// What was split off from it goes on. Windows and registrations stay until it is dropped, or closed, which aborts it then.
+    /// Its graphs end. If NCCL may have registered memory for them, it first waits two seconds, in which NCCL learns of that.
     ///
     /// # Errors
     /// [`Error::Timeout`](crate::Error::Timeout) where it has not stopped within [`Communicator::timeout`]: it goes on stopping, and can be
