@@ -482,9 +482,11 @@ impl Error {
         self
     }
 
-    /// Adds to the text which rank has met the error. An error that names a rank is left as it is.
+    /// Adds to the text which rank has met the error, unless the error is about that rank. Ranks that disagree all report the
+    /// same, and name who differs.
     pub(crate) fn of_rank(self, rank: usize) -> Self {
-        if self.rank().is_some() { self } else { self.noted(format_args!("of rank {rank}")) }
+        let is_named = matches!(self, Self::Disagreement { .. }) || self.rank() == Some(rank);
+        if is_named { self } else { self.noted(format_args!("of rank {rank}")) }
     }
 
     /// Adds to an error about the end of a communicator, context or world which one has ended: `communicator "tp"`. The first

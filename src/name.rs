@@ -90,6 +90,11 @@ impl Name {
         self.given().map(|name| format!("communicator {name}").into())
     }
 
+    /// Names a world as the subject of a sentence about its end.
+    pub(crate) fn world(&self) -> Option<Arc<str>> {
+        Some(self.given().map_or_else(|| "the world".into(), |name| format!("world {name}").into()))
+    }
+
     /// Names one of its ranks in a sentence: `rank 1`, or `rank 1 of "tp"` unless the name is the
     /// default.
     pub(crate) fn rank(&self, rank: usize) -> String {

@@ -24,6 +24,9 @@ const GROUP: usize = MAX_KEYS;
 /// What each member of a group adds to its counter, beside the length of its value.
 const ONE: i64 = 1 << 40;
 
+/// How long a rank tries to combine values. After that each rank reads them itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Up to this number of ranks, each reads the values of all by itself.
 const FEW: usize = 16;
 
@@ -38,7 +41,8 @@ impl View {
     pub(super) fn combine(&self, round: u64, (kind, len): (u8, usize), deadline: &Deadline) {
         if let Some(all) = self.combined_key(round) {
             // If this fails, the ranks read the values themselves, and see what is wrong with the store.
-            let _ = self.combine_as(round, (kind, len), &all, deadline);
+            let time = Deadline::after(deadline.remaining().min(PATIENCE));
+            let _ = self.combine_as(round, (kind, len), &all, &time);
         }
     }
 

@@ -117,7 +117,10 @@ impl<T: Element> WindowRange<'_, T> {
                 }
                 let number = match window.number() {
                     Ok(number) => number,
-                    Err(reason) => return wrong(&reason),
+                    Err(reason) => {
+                        let needs = format!("a window of NCCL over the target, and there is none: {reason}");
+                        return Err(Error::Unsupported { operation, needs });
+                    }
                 };
                 let (own, theirs) = (window.bytes(), window.bytes_on(peer).unwrap_or(0));
                 Ok(Found { window: number, offset, own, theirs })

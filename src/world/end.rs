@@ -29,7 +29,7 @@ pub(super) fn close(core: &Core, timeout: Duration) -> Result<()> {
 /// The same at once: what is under way fails for `reason`.
 pub(super) fn abort(core: &Core, reason: &str) -> Result<()> {
     refuse_in_child(ABORT, "CUDA")?;
-    let cause = Error::Aborted { operation: ABORT, reason: reason.into() };
+    let cause = Error::Aborted { operation: ABORT, reason: reason.into() }.about(core.name.world());
     finish_by(core, Some(cause), &Deadline::after(GRACE))
 }
 
@@ -109,7 +109,7 @@ fn finish(
 }
 
 fn closed(operation: &'static str) -> Error {
-    Error::Aborted { operation, reason: "the world was closed".into() }
+    Error::Aborted { operation, reason: "it was closed".into() }.about(Some("the world".into()))
 }
 
 /// Lets what was submitted be done.

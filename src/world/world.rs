@@ -327,7 +327,8 @@ impl World {
             return;
         }
         if let Some(now) = self.core.now() {
-            self.core.fail(&now, &Error::Aborted { operation: "World::fail", reason: reason.into() });
+            let cause = Error::Aborted { operation: "World::fail", reason: reason.into() };
+            self.core.fail(&now, &cause.about(self.core.name.world()));
         }
     }
 

@@ -121,7 +121,7 @@ fn threads_of_a_rank_take_turns() {
         });
         // Each pair has what both of its ranks have said.
         met.sort();
-        let pairs: Vec<_> = met.chunks(2).map(|pair| (&pair[0].0 == &pair[1].0, pair[0].1, pair[1].1)).collect();
+        let pairs: Vec<_> = met.chunks(2).map(|pair| (pair[0].0 == pair[1].0, pair[0].1, pair[1].1)).collect();
         assert_eq!(pairs, [(true, 0, 1); 2], "round {round}");
     }
 }

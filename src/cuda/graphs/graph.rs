@@ -49,7 +49,7 @@ impl Graph {
     pub(super) fn new(executable: Executable, device: Device, captured: Captured) -> Self {
         // The template ends here: what was instantiated stays.
         let Captured { memory, party, cost, .. } = captured;
-        let (nodes, life) = (executable.nodes(), Life::new(executable));
+        let (nodes, life) = (executable.nodes(), Life::new(executable, party.clone()));
         let shared = Arc::new(Shared { life, device, cost: cost.max(LEAST), memory, party, nodes });
         if let Some(party) = &shared.party {
             party.join(Arc::clone(&shared) as Arc<dyn Mortal>);
@@ -107,29 +107,11 @@ impl Drop for Graph {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        drop(self.life.take_out().map(|executable| self.left(executable)));
-    }
-}
-
-/// What is left of a graph that is gone, or has ended.
-struct Left {
-    executable: Option<Executable>,
-    party: Option<Arc<dyn Party>>,
-}
-
-impl Drop for Left {
-    fn drop(&mut self) {
-        if let (Some(party), Some(executable)) = (&self.party, self.executable.take()) {
-            party.bury(Box::new(executable));
-        }
+        drop(self.life.take_left());
     }
 }
 
 impl Shared {
-    fn left(&self, executable: Executable) -> Left {
-        Left { executable: Some(executable), party: self.party.clone() }
-    }
-
     /// The uses of its memory.
     pub(super) fn trackers(&self) -> impl Iterator<Item = &Tracker> {
         self.memory.iter().map(|kept| kept.used().tracker())
@@ -138,7 +120,7 @@ impl Shared {
 
 impl Mortal for Shared {
     fn end(&self, cause: &Error) -> Option<Box<dyn Send>> {
-        self.life.end(cause).map(|executable| Box::new(self.left(executable)) as Box<dyn Send>)
+        self.life.end(cause).map(|left| Box::new(left) as Box<dyn Send>)
     }
 
     fn is_alive(&self) -> bool {

@@ -1,8 +1,10 @@
 //! The life of a graph: it may be launched, is being launched, or has ended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::executable::Executable;
+use crate::cuda::order::recording::Party;
 use crate::cuda::order::stream::Stream;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -12,7 +14,10 @@ use crate::lock::{Mutex, MutexGuard};
 pub(super) const LAUNCH: &str = "Graph::launch";
 
 /// What is launched, and why not any more. Nobody holds it during a launch, so who ends the graph does not wait for one.
-pub(super) struct Life(Mutex<State>);
+pub(super) struct Life {
+    state: Mutex<State>,
+    party: Option<Arc<dyn Party>>,
+}
 
 struct State {
     /// Nothing while a thread launches it, and when that is over for good.
@@ -21,12 +26,21 @@ struct State {
 }
 
 impl Life {
-    pub(super) fn new(executable: Executable) -> Self {
-        Self(Mutex::new(State { executable: Some(executable), ended: None }))
+    pub(super) fn new(executable: Executable, party: Option<Arc<dyn Party>>) -> Self {
+        Self { state: Mutex::new(State { executable: Some(executable), ended: None }), party }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
+        self.state.lock()
+    }
+
+    fn left(&self, executable: Executable) -> Left {
+        Left { executable: Some(executable), party: self.party.clone() }
+    }
+
+    /// What is to be destroyed of a graph that is gone.
+    pub(super) fn take_left(&self) -> Option<Left> {
+        self.take_out().map(|executable| self.left(executable))
     }
 
     /// Why it is launched no more.
@@ -46,10 +60,13 @@ impl Life {
 
     /// It is launched no more, because of `cause`, if it was not for another reason: what is to be destroyed. Where a thread is launching it,
     /// that one does.
-    pub(super) fn end(&self, cause: &Error) -> Option<Executable> {
-        let mut state = self.state();
-        state.ended.get_or_insert_with(|| cause.clone());
-        state.executable.take()
+    pub(super) fn end(&self, cause: &Error) -> Option<Left> {
+        let executable = {
+            let mut state = self.state();
+            state.ended.get_or_insert_with(|| cause.clone());
+            state.executable.take()
+        };
+        executable.map(|executable| self.left(executable))
     }
 
     /// Wraps `cudaGraphLaunch`. Threads launch it one after the other; waits no longer than `timeout` for those before.
@@ -87,9 +104,26 @@ struct Taken<'l> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut state = self.life.state();
-        // Otherwise it is dropped with this: the graph has ended meanwhile.
         if state.ended.is_none() {
             state.executable = self.executable.take();
+            return;
+        }
+        drop(state);
+        // The graph has ended meanwhile.
+        drop(self.executable.take().map(|executable| self.life.left(executable)));
+    }
+}
+
+/// What is left of a graph that is gone, or has ended. The party destroys it, which knows when.
+pub(super) struct Left {
+    executable: Option<Executable>,
+    party: Option<Arc<dyn Party>>,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        if let (Some(party), Some(executable)) = (&self.party, self.executable.take()) {
+            party.bury(Box::new(executable));
         }
     }
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 use super::interrupt::Interruption;
 use super::{graph_ends, interrupt, quiesce, release};
 use crate::cuda;
-use crate::deadline::{Deadline, backoff};
+use crate::deadline::{Deadline, backoff, wait_until};
 use crate::error::Error;
 use crate::lock::{Mutex, MutexGuard};
 use crate::nccl::flight::ended;
@@ -356,8 +356,13 @@ fn free(ranks: &[Arc<Inner>], revoked: bool) {
     if revoked {
         ranks.iter().for_each(|inner| graph_ends::end(inner));
     }
+    let was_revoked = ranks.iter().any(|inner| inner.was_revoked_in_nccl());
+    if was_revoked {
+        // NCCL has taken its flag back, and an abort would not wait for these launches.
+        wait_until(|| ranks.iter().all(|inner| have_left(inner)));
+    }
     let stopped = revoked && ranks.iter().all(|inner| have_left(inner));
-    if stopped && graph_ends::must_stay(ranks) {
+    if stopped && was_revoked && graph_ends::must_stay(ranks) {
         ranks.iter().for_each(|inner| inner.set_stopped());
         // NCCL goes on to use what they own.
         ranks.iter().for_each(|inner| std::mem::forget(Arc::clone(inner)));

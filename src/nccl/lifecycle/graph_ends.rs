@@ -22,6 +22,9 @@ use crate::nccl::rank::graphs::TOLD;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::setup::environment;
 
+/// How long work may be under way on the streams of a rank before it is taken for work that hangs.
+const SETTLES: Duration = Duration::from_millis(300);
+
 /// How much longer than [`TOLD`] a revoke waits for graphs, whose destruction takes a while itself.
 const SLACK: Duration = Duration::from_secs(1);
 
@@ -33,14 +36,15 @@ pub(super) fn end(inner: &Inner) {
 }
 
 /// Ends the graphs of `inner`, which is about to be revoked. If NCCL may have registered memory for
-/// them, waits until NCCL was told, unless a launch goes on: that may wait for the revoke.
+/// them, waits until NCCL was told, unless work goes on: a launch may wait for the revoke.
 pub(super) fn before_revoke(inner: &Inner) {
     end(inner);
-    if !inner.graphs.registers() || !known_bugs::REGISTRATIONS_LEFT.is_running() {
+    if !inner.graphs.are_registered() || !known_bugs::REGISTRATIONS_LEFT.is_running() {
         return;
     }
     // A revoke does not look at registrations of memory of `cudaMalloc`.
-    let are_seen = !environment::registers_allocated() && interrupt::is_seen_idle(inner);
+    let idle = Deadline::after(SETTLES);
+    let are_seen = !environment::registers_allocated() && idle.wait(|| interrupt::is_seen_idle(inner));
     if are_seen && Deadline::after(TOLD + SLACK).wait(|| inner.graphs.are_told()) {
         inner.graphs.set_told_idle();
     } else {

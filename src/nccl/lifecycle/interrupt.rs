@@ -132,6 +132,7 @@ pub(crate) fn revoke(inner: &Inner) -> Result<()> {
     use crate::sys;
 
     spare_others(inner);
+    inner.set_revoked_in_nccl();
     // SAFETY: the handle is live: what ends the communicator comes after this on the same thread.
     // Revoking sets flags that NCCL reads while it waits, and is made to be called while calls are
     // under way. It takes them back, for all communicators of this rank that share them: the thread

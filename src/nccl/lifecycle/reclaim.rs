@@ -22,12 +22,10 @@ use crate::cuda::{self, Address, Allocation, Device, Freed, Hold, Uses, owners};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::lock::{Condvar, Mutex, MutexGuard};
-use crate::nccl::rank::graphs::TOLD;
 use crate::nccl::rank::helper;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::rank::windows::Reclaim;
 use crate::sys;
-use crate::version::{Version, running_nccl};
 
 /// How often the thread looks at memory that is still in use.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -160,7 +158,7 @@ fn holds(device: Device) -> bool {
     };
     // Memory under the windows of a communicator, or of its graphs, may stay for ever while any rank
     // of this process has it.
-    let stays = |rank: &Arc<Inner>| rank.is_alive() || rank.waits_for_sharers();
+    let stays = |rank: &Arc<Inner>| rank.is_alive() || rank.waits_for_sharers() || rank.graphs.are_stranded();
     here.iter().any(|inner| inner.as_ref().is_none_or(|inner| !inner.local_ranks.ranks().iter().any(stays)))
 }
 
@@ -287,13 +285,6 @@ impl Drop for Registered {
     }
 }
 
-/// The number of groups after which NCCL has forgotten the registrations of a graph: three times as
-/// many as NCCL lets pass.
-const GROUPS: u64 = 33;
-
-/// From this version on it is not known when NCCL empties its queue.
-const UNKNOWN: Version = Version::new(2, 31, 0);
-
 /// The time, and the number of groups, since which memory of a graph that was destroyed is idle.
 #[derive(Debug, Default)]
 struct Linger(Option<(Instant, u64)>);
@@ -303,8 +294,7 @@ impl Linger {
     /// including those by graphs.
     fn is_over(&mut self, inner: &Inner) -> bool {
         let groups = inner.graphs.groups();
-        let (since, before) = *self.0.get_or_insert_with(|| (Instant::now(), groups));
-        since.elapsed() >= TOLD && groups - before >= GROUPS && running_nccl().is_ok_and(|version| version < UNKNOWN)
+        inner.graphs.has_forgotten(*self.0.get_or_insert_with(|| (Instant::now(), groups)))
     }
 
     /// Starts again: another graph with the memory was destroyed.

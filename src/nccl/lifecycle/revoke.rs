@@ -37,7 +37,7 @@ pub(crate) fn revoke(operation: &'static str, inner: &Inner, reason: &str) -> Re
         members
     };
     let left = || members.iter().find(|member| member.is_revoked() && !member.has_stopped());
-    let deadline = Deadline::after(inner.timeout());
+    let deadline = Deadline::after(inner.timeout() + graph_ends::patience(&members));
     deadline.wait(|| left().is_none());
     if let Some(left) = left() {
         let detail =

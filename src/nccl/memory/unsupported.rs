@@ -19,7 +19,7 @@ impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version => f.write_str("NCCL is older than 2.27"),
-            Self::KnownBug(name) => write!(f, "windows of this version of NCCL have a known bug, {name}"),
+            Self::KnownBug(name) => write!(f, "windows of the running NCCL have the known bug {name} (docs/known-bugs.md says in which versions)"),
             Self::Library => f.write_str(
                 "NCCL makes none here: the devices cannot map each other's memory, or NCCL_WIN_ENABLE or NCCL_CUMEM_ENABLE says so",
             ),

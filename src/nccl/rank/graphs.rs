@@ -9,10 +9,18 @@ use crate::cuda::{Access, Mortal, Span, Stream, Tracker};
 use crate::deadline::backoff;
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
+use crate::version::{Version, running_nccl};
 
 /// Within this time CUDA has told NCCL about the end of a graph. It does so on a thread of its own,
 /// and does not say when.
 pub(crate) const TOLD: Duration = Duration::from_secs(2);
+
+/// The number of groups after which NCCL has forgotten the registrations of a graph: three times as
+/// many as NCCL lets pass.
+const GROUPS: u64 = 33;
+
+/// From this version on it is not known when NCCL empties its queue.
+const UNKNOWN: Version = Version::new(2, 31, 0);
 
 /// The number of graphs from which on those that are gone are forgotten.
 const MANY: usize = 16;
@@ -26,8 +34,8 @@ pub(crate) struct Graphs {
     open: AtomicUsize,
     /// How many graphs CUDA has not destroyed.
     living: AtomicUsize,
-    /// When it destroyed the last one.
-    gone: Mutex<Option<Instant>>,
+    /// When it destroyed the last one, and how many groups NCCL had done then.
+    gone: Mutex<Option<(Instant, u64)>>,
     /// Whether no launch was under way when NCCL was told of the graphs.
     told_idle: AtomicBool,
     /// Whether NCCL was revoked with what it had registered for graphs.
@@ -95,9 +103,18 @@ impl Graphs {
         self.registers.store(true, Ordering::Relaxed);
     }
 
-    /// Whether NCCL may have registered memory for a graph.
-    pub(crate) fn registers(&self) -> bool {
-        self.registers.load(Ordering::Relaxed)
+    /// Whether NCCL may have registered memory for a graph, and not forgotten it.
+    pub(crate) fn are_registered(&self) -> bool {
+        let are_gone = self.open() == 0 && self.living.load(Ordering::Acquire) == 0;
+        let are_forgotten = || are_gone && self.gone.lock().is_some_and(|gone| self.has_forgotten(gone));
+        self.registers.load(Ordering::Relaxed) && !are_forgotten()
+    }
+
+    /// Whether NCCL has forgotten what it had registered for graphs that were gone at that time, after as many groups.
+    pub(crate) fn has_forgotten(&self, (since, groups): (Instant, u64)) -> bool {
+        since.elapsed() >= TOLD
+            && self.groups() - groups >= GROUPS
+            && running_nccl().is_ok_and(|version| version < UNKNOWN)
     }
 
     /// Notes that NCCL was revoked with what it had registered for graphs.
@@ -125,13 +142,13 @@ impl Graphs {
 
     /// Notes that CUDA has destroyed a graph.
     pub(crate) fn note_gone(&self) {
-        *self.gone.lock() = Some(Instant::now());
+        *self.gone.lock() = Some((Instant::now(), self.groups()));
         self.living.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Notes that a capture has ended of which no graph came.
     pub(crate) fn give_up(&self) {
-        *self.gone.lock() = Some(Instant::now());
+        *self.gone.lock() = Some((Instant::now(), self.groups()));
         self.finish();
     }
 
@@ -144,7 +161,7 @@ impl Graphs {
     /// were destroyed.
     pub(crate) fn are_told(&self) -> bool {
         let are_gone = self.open() == 0 && self.living.load(Ordering::Acquire) == 0;
-        are_gone && self.gone.lock().is_none_or(|gone| gone.elapsed() >= TOLD)
+        are_gone && self.gone.lock().is_none_or(|(gone, _)| gone.elapsed() >= TOLD)
     }
 
     /// Counts a group that NCCL has done, or an operation outside of groups. Captured ones do not

@@ -65,6 +65,8 @@ pub(crate) struct Inner {
     /// The last visit that was seen to take long.
     pub(super) stuck: AtomicU64,
     pub(super) stopped: AtomicBool,
+    /// Whether `ncclCommRevoke` was called.
+    pub(super) revoked_in_nccl: AtomicBool,
     /// The ranks of the same communicator in this process.
     pub(crate) local_ranks: Arc<LocalRanks>,
     helper: Helper,
@@ -130,6 +132,7 @@ impl Inner {
             fate: Arc::default(),
             stuck: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            revoked_in_nccl: AtomicBool::new(false),
             local_ranks: parts.local_ranks,
             helper: parts.helper,
             timeout_ms: AtomicU64::new(0),

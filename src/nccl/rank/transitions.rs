@@ -103,6 +103,17 @@ impl Inner {
         self.stopped.load(Ordering::Acquire)
     }
 
+    /// Notes that `ncclCommRevoke` is called.
+    #[cfg_attr(not(nccl_ge_2_28_7), allow(dead_code))]
+    pub(crate) fn set_revoked_in_nccl(&self) {
+        self.revoked_in_nccl.store(true, Ordering::Release);
+    }
+
+    /// Whether `ncclCommRevoke` was called.
+    pub(crate) fn was_revoked_in_nccl(&self) -> bool {
+        self.revoked_in_nccl.load(Ordering::Acquire)
+    }
+
     /// Whether NCCL has freed this rank.
     pub(crate) fn has_ended(&self) -> bool {
         self.state().is_ended()

@@ -118,6 +118,8 @@ pub(crate) enum Ending {
     Disagreement(Verdict),
     /// This rank has ended it, for this reason.
     Aborted(usize, String),
+    /// This rank has ended, as the text says.
+    Departed(usize, String),
 }
 
 impl Ending {
@@ -128,7 +130,11 @@ impl Ending {
                 let verdict = Verdict::new(*rank, *peer, expected.clone(), got.clone());
                 Self::Disagreement(Verdict { departed: *departed, in_part: *in_part, ..verdict })
             }
-            Error::Aborted { reason, .. } => Self::Aborted(rank, reason.to_string()),
+            Error::Departed { rank, how, .. } => Self::Departed(*rank, how.clone()),
+            Error::Aborted { reason, .. } => match reason.error() {
+                Some(Error::Departed { rank, how, .. }) => Self::Departed(*rank, how.clone()),
+                _ => Self::Aborted(rank, reason.to_string()),
+            },
             other => Self::Aborted(rank, other.to_string()),
         }
     }
@@ -142,6 +148,7 @@ impl Ending {
                 let reason = Cause::from(format!("rank {rank}{of_another}: {reason}")).of_rank(*rank);
                 Error::Aborted { operation, reason }
             }
+            Self::Departed(rank, how) => Error::Departed { operation, rank: *rank, how: how.clone() },
         }
     }
 
@@ -152,6 +159,7 @@ impl Ending {
                 writer.u8((*departed).into()).u8((*in_part).into()).0
             }
             Self::Aborted(rank, reason) => Writer::default().u8(2).count(*rank).text(reason).0,
+            Self::Departed(rank, how) => Writer::default().u8(3).count(*rank).text(how).0,
         }
     }
 
@@ -165,6 +173,7 @@ impl Ending {
                 Self::Disagreement(Verdict { rank, peer, expected, got, departed, in_part })
             }
             2 => Self::Aborted(reader.count()?, reader.text()?.to_owned()),
+            3 => Self::Departed(reader.count()?, reader.text()?.to_owned()),
             _ => return None,
         };
         reader.end(end)
@@ -363,6 +372,15 @@ mod tests {
     }
 
     #[test]
+    fn ending_by_a_death_is_the_same_for_all() {
+        let died = Error::Departed { operation: "all_reduce", rank: 2, how: "has died".to_owned() };
+        for first in [died.clone(), died.later("barrier")] {
+            let error = Ending::of(0, &first).error("wait", 1);
+            assert_eq!((error.kind(), error.rank()), (died.kind(), Some(2)), "{error:?}");
+        }
+    }
+
+    #[test]
     fn ending_names_the_rank() {
         let end = Ending::of(1, &Error::Unsupported { operation: "step", needs: "more".into() });
         for (own, text) in [(0, "rank 1, of another process: step"), (1, "rank 1: step")] {
@@ -401,7 +419,9 @@ mod tests {
         let departed = Verdict::departed(3, 1, "this".to_owned(), "nothing".to_owned());
         let in_part = Verdict { in_part: true, ..verdict.clone() };
         let verdicts = [verdict, departed, in_part].map(Ending::Disagreement);
-        for end in verdicts.into_iter().chain([Ending::Aborted(3, "why".to_owned())]) {
+        for end in
+            verdicts.into_iter().chain([Ending::Aborted(3, "why".to_owned()), Ending::Departed(2, "how".to_owned())])
+        {
             check(&end, &end.encode(), Ending::decode);
         }
     }

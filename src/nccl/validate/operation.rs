@@ -163,6 +163,12 @@ pub(crate) fn peer(head: u64) -> Option<(bool, usize)> {
     }
 }
 
+/// Of the [`head`] of a wait for signals: the rank that gives them, if it is one.
+pub(crate) fn signaller(head: u64) -> Option<Option<usize>> {
+    let rank = (head >> ROOT & 0xffff).checked_sub(1).map(|rank| rank as usize);
+    (head as u8 == WAIT_SIGNAL).then_some(rank)
+}
+
 /// Whether this is the [`head`] of a point that ranks come to, and no operation on a device.
 pub(crate) fn is_point(head: u64) -> bool {
     head as u8 & SIMULATED != 0
@@ -183,8 +189,11 @@ pub(crate) fn describe(head: u64, count: u64) -> String {
         RECLAIM | SPLIT | ONE_SIDED | SUSPEND | RESUME => return name.to_owned(),
         GROW => return format!("{name} by {count}"),
         SIGNAL => return format!("{name} to rank {other}"),
-        WAIT_SIGNAL if other == u64::MAX => return format!("{name} for {count} signals of several ranks"),
-        WAIT_SIGNAL => return format!("{name} for {count} signals of rank {other}"),
+        WAIT_SIGNAL => {
+            let s = if count == 1 { "" } else { "s" };
+            let of = if other == u64::MAX { "several ranks".to_owned() } else { format!("rank {other}") };
+            return format!("{name} for {count} signal{s} of {of}");
+        }
         SHOW if count == 0 => return format!("{name} of memory that has to be copied"),
         SHOW => return format!("{name} of memory that ranks can reach"),
         // It holds messages alone, or what nobody numbers.

@@ -100,6 +100,10 @@ pub(crate) fn explain(
     let mut behind = stuck.map_or_else(Vec::new, |record| missing(in_process, inner.rank, record));
     match stuck {
         Some(record) => text.push_str(&unmatched(in_process, inner.rank, record)),
+        None if absent.is_empty() && records.len() == 1 && operation::signaller(records[0].head).is_some() => {
+            text.push_str(&range());
+            text.push_str(", which have not all come");
+        }
         None if absent.is_empty() => {
             text.push_str(&range());
             let all = if records.len() == 1 { "which" } else { "all of which" };
@@ -145,7 +149,13 @@ pub(crate) fn missing(in_process: &InProcess, rank: usize, record: &Record) -> V
 /// The rank that `inner` waits for in its operations with these numbers, if it is known to be one.
 pub(crate) fn awaited(inner: &Inner, numbers: RangeInclusive<u64>) -> Option<usize> {
     let numbers = (*numbers.start()).max(*kept(*numbers.end()).start())..=*numbers.end();
-    let mut records = numbers.filter_map(|number| inner.recent.get(number));
+    let records: Vec<_> = numbers.filter_map(|number| inner.recent.get(number)).collect();
+    if let [one] = &records[..]
+        && let Some(signaller) = operation::signaller(one.head)
+    {
+        return signaller;
+    }
+    let mut records = records.into_iter();
     match inner.validation.in_process() {
         Some(in_process) => {
             let behind = records.map(|record| missing(in_process, inner.rank, &record)).find(|all| !all.is_empty())?;

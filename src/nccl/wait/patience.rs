@@ -1,6 +1,7 @@
 //! Waits for other ranks while the thread holds the locks of its communicators.
 
 use super::comparison::Comparison;
+use super::explanation;
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
 use crate::nccl::rank::inner::Inner;
@@ -56,7 +57,9 @@ impl Patience {
         });
         self.comparison.waits(slow, &detail);
         self.report.get_or_insert_with(DeadlockReport::new).check_sentence(&detail);
-        let late = || deadline.expired().then(|| deadline.error(operation, detail()).waited_by(slow.rank));
+        let awaited = || explanation::awaited(slow, explanation::launch(slow));
+        let late =
+            || deadline.expired().then(|| deadline.error(operation, detail()).between((Some(slow.rank), awaited())));
         let refused = members.iter().find_map(|inner| inner.refusal(operation));
         let trouble = refused.or_else(|| members.iter().find_map(|inner| departed(inner))).or_else(late);
         trouble.map_or(Ok(()), |error| Err(self.comparison.failed(error)))

@@ -37,7 +37,8 @@ impl Context {
     /// [`Error::InvalidArgument`] for a number of a PE that there is none, and without a way to start; [`Error::InvalidUsage`] where there is a context
     /// in this process, or one was dropped without [`Context::close`], where somebody else has started the library, or it has its PEs from an
     /// [environment](ContextOptions::with_environment) and is to start in another way; a variable of NVSHMEM holds a value with which the library crashes, or this thread captures a stream of the device; [`Error::LibraryTooOld`]; [`Error::NoDevice`]; [`Error::Nvshmem`] where
-    /// the library does not start, which says what is missing; those of a [session](ContextOptions::with_session).
+    /// the library does not start, which says what is missing; those of a [session](ContextOptions::with_session); with an
+    /// [exchange](ContextOptions::with_exchange), [`Error::Exchange`] if another PE cannot start, and those of [`Exchange::all_gather`].
     #[doc(alias = "nvshmemx_hostlib_init_attr")]
     pub unsafe fn init(options: &ContextOptions) -> Result<Self> {
         // SAFETY: as the caller promises.
@@ -96,13 +97,16 @@ type Given<'a> = Option<(u32, &'a mut sys::nvshmemx_init_attr_t)>;
 /// # Safety
 /// As [`Context::init`].
 unsafe fn start(options: &ContextOptions, given: Given<'_>) -> Result<Context> {
-    let ready = ready(options, &given);
-    let (device, claimed) = match (&options.bootstrap, &options.exchange) {
-        // A PE that cannot start says so before the others wait for it inside the library.
+    let device = ready(options)?;
+    let claimed = claim(options, &given);
+    let claimed = match (&options.bootstrap, &options.exchange) {
+        // A PE that never can start says so before the others wait for it inside the library.
         (Some(Bootstrap::Exchange), Some(exchange)) => {
-            exchange.gather_ready(INIT, ready.map(|ready| (ready, Vec::new())))?.0
+            let exchange = exchange.with_timeout(options.limit());
+            let told = exchange.gather_ready(INIT, claimed.map(|claimed| (claimed, Vec::new())));
+            told.map_err(|error| error.met_by(INIT))?.0
         }
-        _ => ready?,
+        _ => claimed?,
     };
     let way = if given.is_some() { None } else { Some(way(options)?) };
     let attached = matches!(way, Some(Way::Running));
@@ -112,9 +116,8 @@ unsafe fn start(options: &ContextOptions, given: Given<'_>) -> Result<Context> {
     Ok(Context::new(inner, attached))
 }
 
-/// Checks what this PE can check by itself before it starts. Returns the device, and the claim to the one context of the
-/// process.
-fn ready(options: &ContextOptions, given: &Given<'_>) -> Result<(Device, Claimed)> {
+/// Checks what may be right when it is tried again: the other PEs learn nothing, and wait for that. Returns the device.
+fn ready(options: &ContextOptions) -> Result<Device> {
     version::check_nvshmem()?;
     // A library that runs already has read its variables.
     if !matches!(options.bootstrap, Some(Bootstrap::Running)) {
@@ -129,6 +132,11 @@ fn ready(options: &ContextOptions, given: &Given<'_>) -> Result<(Device, Claimed
     };
     // Before the other PEs learn of this start: the library waits for the whole device, which a capture of this thread forbids.
     Quiet::check(INIT, &[device])?;
+    Ok(device)
+}
+
+/// Claims the one context of the process.
+fn claim(options: &ContextOptions, given: &Given<'_>) -> Result<Claimed> {
     let claimed = Claimed::claim()?;
     if !matches!(options.bootstrap, Some(Bootstrap::Running)) {
         // Before an id is made, for which the library loads its bootstrap.
@@ -138,7 +146,7 @@ fn ready(options: &ContextOptions, given: &Given<'_>) -> Result<(Device, Claimed
         };
         check_idle(keeps)?;
     }
-    Ok((device, claimed))
+    Ok(claimed)
 }
 
 /// How to start, with what all PEs need to know.
@@ -157,7 +165,8 @@ fn way(options: &ContextOptions) -> Result<Way> {
         Some(Bootstrap::ContextUniqueId { id, pe, n_pes }) => with_id(*id, *pe, *n_pes),
         Some(Bootstrap::Exchange) => {
             let exchange = options.exchange.as_ref().expect("it was set with the bootstrap");
-            with_id(ContextUniqueId::shared_for_start(exchange)?, exchange.rank(), exchange.size())
+            let id = ContextUniqueId::shared_for_start(&exchange.with_timeout(options.limit()))?;
+            with_id(id, exchange.rank(), exchange.size())
         }
         Some(Bootstrap::Session { address, pe, n_pes }) => {
             check_pe(*pe, *n_pes)?;

@@ -159,7 +159,7 @@ fn one_that_does_not_come() {
         // The context is lost.
         let lost = ctx.reclaim().expect_err("it is lost");
         assert!(matches!(lost, Error::Aborted { .. }), "{lost:?}");
-        errors::names(&lost, &["the context is lost"]);
+        errors::names(&lost, &["the context was aborted: it is lost"]);
         let peer = if seat.n_pes == 2 { Some(0) } else { None };
         let numbers = (Some(seat.pe), peer);
         assert_eq!((error.kind(), error.operation()), (ErrorKind::Timeout, "Context::alloc"), "{error:?}");

@@ -69,7 +69,7 @@ fn comes_late(seat: &Seat) -> ! {
         let given_up = format!("has given up {name}");
         errors::names(&error, &[&name, &given_up, "has come too late"]);
         if let Some(ctx) = &ctx {
-            errors::names(&ctx.reclaim().expect_err("it is lost"), &["the context is lost", &given_up]);
+            errors::names(&ctx.reclaim().expect_err("it is lost"), &["the context was aborted: it is lost", &given_up]);
         }
     } else {
         assert!(matches!(error, Error::Timeout { .. } | Error::Departed { .. }), "{error:?}");
