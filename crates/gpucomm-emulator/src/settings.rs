@@ -9,10 +9,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::bugs::{Bugs, Nccl};
-use crate::memory::access::MOST_DEVICES;
 use crate::refusals::Refusals;
 use crate::{bugs, fault, given};
 
+/// The most devices of a machine.
+pub(crate) const MOST_DEVICES: usize = 256;
 /// What a time is after which waits are reported.
 pub(crate) const PATIENCE: &str = "seconds, such as 2.5, or 0 for no reports";
 const QUEUE: std::ops::RangeInclusive<usize> = 2..=1 << 20;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::settings::MOST_DEVICES;
 use crate::sys::cudaError;
 
 /// What a device may do with memory, as CUDA numbers it.
@@ -12,9 +13,6 @@ pub(crate) enum Access {
     Read = 1,
     ReadWrite = 3,
 }
-
-/// The most devices of a machine.
-pub(crate) const MOST_DEVICES: usize = 256;
 
 /// A bit for each device.
 type Devices = [AtomicU64; MOST_DEVICES / 64];
