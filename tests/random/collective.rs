@@ -119,9 +119,9 @@ impl Collective {
         let margin = Generator::margin(kind);
         let layout = Layout::draw(g, what, source.saturating_sub(margin), (within.1 - within.0).saturating_sub(margin));
         let (send_lens, mut recv_lens) = lens(what, &forms, &layout);
-        // Where the result goes may be longer than needed.
+        // Where the result goes may be longer than needed, unless each rank takes as much as it has room for.
         for (rank, len) in recv_lens.iter_mut().enumerate() {
-            let extra = g.rng.usize(..4);
+            let extra = if matches!(what, What::Broadcast | What::Scatter) { 0 } else { g.rng.usize(..4) };
             if forms[rank] == Form::OutOfPlace && *len + extra <= within.1 - within.0 {
                 *len += extra;
             }
