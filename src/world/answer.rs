@@ -282,7 +282,7 @@ fn told_already<B>(operation: &'static str) -> Failed<B> {
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "dropped, the request is cancelled"]
+#[must_use = "a drop cancels the request on this rank alone, and all ranks have to do so or none"]
 pub struct Answer<B> {
     shared: Arc<dyn Answered<B>>,
 }
