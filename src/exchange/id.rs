@@ -1,6 +1,6 @@
 //! What one rank makes for all, and what all tell each other before they begin something: or why a rank cannot.
 
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 use super::collectives::kind;
 use super::handle::Exchange;
 #[cfg(feature = "nccl")]
@@ -46,6 +46,7 @@ impl Exchange {
     ///
     /// # Errors
     /// What a rank is not `ready` for, there and at once; on the others an [`Error::Exchange`] that says why. As [`all_gather`](Self::all_gather).
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     pub(crate) fn gather_ready<T>(
         &self,
         operation: &'static str,
@@ -178,6 +179,7 @@ mod tests {
     }
 
     /// Many ranks, whose values are combined.
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     #[test]
     fn many_are_told_at_once_that_one_is_not_ready() {
         for size in [17, 64, 130] {
@@ -199,6 +201,7 @@ mod tests {
         }
     }
 
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
     #[test]
     fn all_are_told_that_one_is_not_ready() {
         let all = as_ranks(|exchange| {
