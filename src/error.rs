@@ -533,7 +533,7 @@ impl Error {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cause {
     text: String,
-    /// What has ended: `communicator "tp"`; a communicator without a name if it is not known.
+    /// The name of the object that has ended, such as `communicator "tp"`. `None` if it has no name.
     subject: Option<Arc<str>>,
     /// The rank that gave it, if it is known.
     rank: Option<u32>,

@@ -38,7 +38,7 @@ impl Life {
         Left { executable: Some(executable), party: self.party.clone() }
     }
 
-    /// What is to be destroyed of a graph that is gone.
+    /// Takes the executable of a dropped graph. The caller drops it, which destroys it.
     pub(super) fn take_left(&self) -> Option<Left> {
         self.take_out().map(|executable| self.left(executable))
     }
@@ -114,7 +114,8 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// What is left of a graph that is gone, or has ended. The party destroys it, which knows when.
+/// The executable of a graph that was dropped or has ended. A drop hands it to the party of the graph,
+/// which destroys it when its launches are done.
 pub(super) struct Left {
     executable: Option<Executable>,
     party: Option<Arc<dyn Party>>,

@@ -71,7 +71,7 @@ impl Party for Captured {
 
     fn bury(&self, left: Box<dyn Send>) {
         let unseen: Vec<_> = self.parts().iter().filter_map(|part| part.inner.graphs.unseen()).collect();
-        // What is left is dropped first.
+        // The executable is dropped before the note that it is gone.
         let left = (left, Gone(self.parts().iter().map(|part| Arc::clone(&part.inner)).collect()));
         // Otherwise NCCL waits for launches itself: it goes now.
         if !unseen.is_empty() {

@@ -1,15 +1,15 @@
 //! Ends the graphs that hold operations of a rank, before NCCL frees the rank.
 //!
-//! When a graph is gone, CUDA tells NCCL so on a thread of its own, a little later. NCCL then writes
-//! into the communicator, and removes what it has registered for the graph when it next looks.
-//! `ncclCommAbort` and `ncclCommDestroy` wait for all of that, but not for a communicator that was
-//! revoked (in no version up to 2.30.7): they free it at once, and what is told afterwards is written
-//! into freed memory. Registrations that are left are taken apart with what NCCL has freed before.
+//! A moment after a graph is destroyed, a thread of CUDA notifies NCCL. NCCL then writes into the
+//! communicator, and removes the registrations of the graph when it next polls. `ncclCommAbort` and
+//! `ncclCommDestroy` wait for both, unless the communicator was revoked: then NCCL (up to 2.30.7)
+//! frees the communicator at once. A later notice writes into freed memory, and NCCL reads freed
+//! memory when it removes the registrations that are left.
 //!
-//! So the graphs of a rank that is about to be revoked end first. A revoke looks at what NCCL was told
-//! until then, and removes those registrations. After it nothing removes any: a communicator with
-//! registrations that were left is never freed. The others are freed when NCCL has been told of all
-//! graphs.
+//! So this crate ends the graphs of a rank before it revokes the rank. A revoke polls once and removes
+//! the registrations of the graphs of which CUDA has notified NCCL. Nothing removes any after it: a
+//! communicator with registrations that are left is never freed. The others are freed when CUDA has
+//! notified NCCL of all graphs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,14 +29,15 @@ const SETTLES: Duration = Duration::from_millis(300);
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Ends the graphs that hold operations of `inner`, whose gate is shut: they are launched no more.
-/// Does not wait for launches that are under way, nor until NCCL was told.
+/// Does not wait for launches that are under way, nor for CUDA to notify NCCL.
 pub(super) fn end(inner: &Inner) {
     let closed = || Error::Aborted { operation: "close", reason: "its communicator was closed or dropped".into() };
     inner.graphs.end(&inner.cause().cloned().unwrap_or_else(closed));
 }
 
 /// Ends the graphs of `inner`, which is about to be revoked. If NCCL may have registered memory for
-/// them, waits until NCCL was told, unless work goes on: a launch may wait for the revoke.
+/// them, waits until CUDA has notified NCCL. Does not wait while work goes on: a launch may wait for
+/// the revoke.
 pub(super) fn before_revoke(inner: &Inner) {
     end(inner);
     if !inner.graphs.are_registered() || !known_bugs::REGISTRATIONS_LEFT.is_running() {
@@ -59,8 +60,8 @@ pub(super) fn must_stay(ranks: &[Arc<Inner>]) -> bool {
     ranks.iter().any(|inner| inner.local_ranks.ranks().iter().any(is_stranded) || is_stranded(inner))
 }
 
-/// Waits until NCCL was told of the end of all graphs of `ranks`, whose devices have left them, and
-/// whose graphs have [ended](end).
+/// Waits until CUDA has notified NCCL of the end of all graphs of `ranks`. The devices have left the
+/// ranks, and their graphs have [ended](end).
 pub(super) fn wait_until_told(ranks: &[Arc<Inner>]) {
     let idle = Instant::now();
     let is_told = |inner: &Inner| {

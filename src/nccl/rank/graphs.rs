@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::lock::{Mutex, MutexGuard};
 use crate::version::{Version, running_nccl};
 
-/// Within this time CUDA has told NCCL about the end of a graph. It does so on a thread of its own,
-/// and does not say when.
+/// CUDA notifies NCCL of the end of a graph within this time, on a thread of its own. It does not say
+/// when.
 pub(crate) const TOLD: Duration = Duration::from_secs(2);
 
 /// The number of groups after which NCCL has forgotten the registrations of a graph: three times as
@@ -36,7 +36,7 @@ pub(crate) struct Graphs {
     living: AtomicUsize,
     /// When it destroyed the last one, and how many groups NCCL had done then.
     gone: Mutex<Option<(Instant, u64)>>,
-    /// Whether no launch was under way when NCCL was told of the graphs.
+    /// Whether no launch was under way when CUDA notified NCCL of the end of the graphs.
     told_idle: AtomicBool,
     /// Whether NCCL was revoked with what it had registered for graphs.
     stranded: AtomicBool,
@@ -122,7 +122,8 @@ impl Graphs {
         self.stranded.store(true, Ordering::Release);
     }
 
-    /// Notes that no launch was under way when NCCL was told of the graphs, and that none will be.
+    /// Notes that no launch was under way when CUDA notified NCCL of the end of the graphs, and that none
+    /// follows.
     pub(crate) fn set_told_idle(&self) {
         self.told_idle.store(true, Ordering::Release);
     }

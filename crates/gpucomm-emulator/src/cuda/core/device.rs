@@ -94,7 +94,7 @@ pub(crate) fn current() -> Result<&'static Device, cudaError> {
     device(current_device())
 }
 
-/// Where a device of the machine is plugged in.
+/// The PCI bus id of a device of the machine.
 pub(crate) fn bus_id(number: i32) -> String {
     format!("{:04X}:{:02X}:00.0", domain(number), bus(number))
 }
