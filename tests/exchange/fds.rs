@@ -182,6 +182,8 @@ fn strangers() {
         message.extend([0; 4]);
         say(&path, &message).unwrap();
         refused("expected a rank of this exchange, got one of another that says \"memory\"");
+        // A later refusal does not hide an earlier one.
+        refused("expected a message of a rank, got 7 bytes that are none");
         say(&path, &[0; 5000]).unwrap();
         let silent: Vec<OwnedFd> = (0..100).map(|_| say(&path, b"").unwrap()).collect();
         post.send(0, "memory", &[memory("through").as_fd()]).unwrap();

@@ -32,6 +32,9 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// one connects.
 const STRANGERS: usize = 64;
 
+/// How many reasons for refusals an error lists.
+const REASONS: usize = 4;
+
 const MAGIC: &[u8; 8] = b"gpucommF";
 
 /// The longest purpose, in bytes.
@@ -125,8 +128,19 @@ struct Inbox {
     silent: Vec<(OwnedFd, Instant)>,
     /// Messages that have come and were not asked for yet.
     messages: Vec<(Header, Vec<OwnedFd>)>,
-    /// Why the last message was refused that was refused.
-    refused: Option<String>,
+    /// Why messages were refused: the last [`REASONS`] different reasons.
+    refused: Vec<String>,
+}
+
+impl Inbox {
+    /// Keeps why a message was refused.
+    fn refuse(&mut self, reason: String) {
+        self.refused.retain(|earlier| *earlier != reason);
+        if self.refused.len() == REASONS {
+            self.refused.remove(0);
+        }
+        self.refused.push(reason);
+    }
 }
 
 impl FdSocket {
@@ -328,7 +342,7 @@ impl FdSocket {
         for (header, _) in &inbox.messages {
             text.push_str(&format!("; rank {} has sent {:?}", header.from, header.purpose));
         }
-        if let Some(refused) = &inbox.refused {
+        for refused in &inbox.refused {
             text.push_str(&format!("; refused: {refused}"));
         }
         text
@@ -379,16 +393,16 @@ impl FdSocket {
             match receive(&socket, &mut bytes) {
                 Ok((len, fds, whole)) => match self.check(&socket, &bytes[..len], fds, whole) {
                     Ok(message) => inbox.messages.push(message),
-                    Err(reason) => inbox.refused = Some(reason),
+                    Err(reason) => inbox.refuse(reason),
                 },
                 Err(error) if is(&error, &[Errno::AGAIN, Errno::INTR]) => {
                     if since.elapsed() < SILENCE {
                         inbox.silent.push((socket, since));
                         continue;
                     }
-                    inbox.refused = Some("somebody connected and said nothing".to_owned())
+                    inbox.refuse("somebody connected and said nothing".to_owned())
                 }
-                Err(error) => inbox.refused = Some(error.to_string()),
+                Err(error) => inbox.refuse(error.to_string()),
             }
         }
     }
