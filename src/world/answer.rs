@@ -105,7 +105,6 @@ impl<R: Request> Shared<R> {
         };
         let waker = state.waker.take();
         drop(state);
-        self.cancel();
         drop((over, waker));
     }
 
@@ -252,10 +251,9 @@ fn told_already<B>(operation: &'static str) -> Failed<B> {
 
 /// The answer to a request: a future, for any executor, that can be waited for without one.
 ///
-/// Dropping it cancels the request where it has not begun. Where it has, it goes on, and its buffers are dropped when the device is done with
-/// them. A collective that is cancelled on one rank is missed by the others, as if this rank did not come: cancel those of all ranks, as
-/// [`WideAnswer`](super::WideAnswer) does. Where others are in other processes, that is what their [safety](super::World::from_launch) needs, unless they are
-/// checked. In a [lane](super::Lane) one that is cancelled keeps its place in the queue until its turn comes.
+/// A drop lets the request go on, and its buffers are dropped when the device is done with them: the other ranks wait for this one's part,
+/// and would take its next collective for the one that it left out. [`WideAnswer::cancel`](super::WideAnswer::cancel) cancels the requests of all ranks.
+/// In a [lane](super::Lane) one that is cancelled keeps its place in the queue until its turn comes.
 ///
 /// ```
 /// use gpucomm::world::World;
@@ -282,7 +280,7 @@ fn told_already<B>(operation: &'static str) -> Failed<B> {
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a drop cancels the request on this rank alone, and all ranks have to do so or none"]
+#[must_use = "a drop lets the request go on, and drops its buffers when the device is done with them"]
 pub struct Answer<B> {
     shared: Arc<dyn Answered<B>>,
 }
@@ -388,6 +386,10 @@ impl<B> Answer<B> {
     }
 
     /// Cancels the request, unless it has begun; whether it was cancelled. Its answer has the buffers then.
+    ///
+    /// The request of one rank goes on where the world has more ranks, as those would miss it, and this returns `false`.
+    /// Use [`WideAnswer::cancel`](super::WideAnswer::cancel) there. That is also what this does for an answer out of
+    /// [`WideAnswer::into_answers`](super::WideAnswer::into_answers).
     ///
     /// ```
     /// # use gpucomm::world::{Reason, World};

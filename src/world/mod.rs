@@ -134,7 +134,7 @@
 //!
 //! An answer comes when the result is there. How that is found out is a [`Completion`](completion::Completion): [`Polling`](completion::Polling), [`HostCallback`](completion::HostCallback), [`Blocking`](completion::Blocking) or one of your own, chosen
 //! for the world or for a request. With [`Rank::submit_in_order`] it comes when the request is enqueued, with an event to wait for on other streams.
-//! An [`Answer`] that is dropped cancels what has not begun.
+//! An [`Answer`] that is dropped lets its request go on.
 //!
 //! A completion of your own has each request as it is on its way:
 //!

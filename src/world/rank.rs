@@ -163,7 +163,7 @@ impl Rank {
     /// It is checked first, and refused where it is wrong. Where its queue is full, this waits, or
     /// refuses it, as [`Rank::with_overflow`] says.
     pub fn submit<R: Request>(&self, request: R) -> Answer<R::Back> {
-        self.hand_in(request, Ticket::default(), false, None)
+        self.hand_in(request, self.ticket(), false, None)
     }
 
     /// Submits a request whose answer comes as soon as it is enqueued, in stream order: with its buffers, which may be used on the device at
@@ -185,7 +185,7 @@ impl Rank {
     /// # }
     /// ```
     pub fn submit_in_order<R: Request>(&self, request: R) -> Answer<Enqueued<R::Back>> {
-        self.hand_in(InOrder::new(request), Ticket::default(), true, None)
+        self.hand_in(InOrder::new(request), self.ticket(), true, None)
     }
 
     /// The queue of the rank, or why it takes nothing.
@@ -249,6 +249,11 @@ impl Rank {
             }
         }
         Answer::of(shared)
+    }
+
+    /// The ticket of a request of this rank alone.
+    pub(super) fn ticket(&self) -> Ticket {
+        Ticket::single(self.size() == 1)
     }
 
     /// Counts a request that was refused before it was made.

@@ -10,7 +10,6 @@ use super::failure_reason::SUBMIT;
 use super::queue::{Place, Queue};
 use super::rank::Rank;
 use super::request::Request;
-use super::task::Ticket;
 use crate::cuda::refuse_in_child;
 use crate::error::{Error, Result};
 
@@ -92,6 +91,6 @@ impl Permit<'_> {
     /// Submits a request, and does not wait.
     pub fn submit<R: Request>(self, request: R) -> Answer<R::Back> {
         let Self { rank, place } = self;
-        rank.hand_in(request, Ticket::default(), false, Some(place))
+        rank.hand_in(request, rank.ticket(), false, Some(place))
     }
 }

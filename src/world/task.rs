@@ -23,9 +23,15 @@ pub(super) struct Meta {
     pub(super) terms: Arc<Terms>,
 }
 
-/// Lets requests that belong together begin together, or end together before they begin. A single request has none.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Ticket(Option<Arc<OnceLock<Fate>>>);
+/// Lets requests that belong together begin together, or end together before they begin.
+#[derive(Debug, Clone)]
+pub(super) struct Ticket {
+    /// What has become of them. A single request has none.
+    fate: Option<Arc<OnceLock<Fate>>>,
+    /// Whether they are those of all ranks of the world. If not, none is cancelled: the other ranks
+    /// would run a collective without this one, and take its next one for it.
+    whole: bool,
+}
 
 #[derive(Debug)]
 enum Fate {
@@ -36,37 +42,46 @@ enum Fate {
 }
 
 impl Ticket {
-    /// One for several.
-    pub(super) fn shared() -> Self {
-        Self(Some(Arc::default()))
+    /// For the requests of several ranks.
+    pub(super) fn shared(whole: bool) -> Self {
+        Self { fate: Some(Arc::default()), whole }
+    }
+
+    /// For the request of one rank.
+    pub(super) fn single(whole: bool) -> Self {
+        Self { fate: None, whole }
     }
 
     /// Whether they begin, or have begun.
     pub(super) fn begin(&self) -> bool {
-        let Some(fate) = &self.0 else { return true };
+        let Some(fate) = &self.fate else { return true };
         matches!(fate.get_or_init(|| Fate::Begun), Fate::Begun)
     }
 
-    /// Cancels them unless they have begun. Returns whether none of them begins.
+    /// Cancels them unless they have begun, or others belong to them that this does not cancel. Returns
+    /// whether none of them begins.
     pub(super) fn cancel(&self) -> bool {
-        let Some(fate) = &self.0 else { return true };
+        if !self.whole {
+            return self.is_over();
+        }
+        let Some(fate) = &self.fate else { return true };
         !matches!(fate.get_or_init(|| Fate::Cancelled), Fate::Begun)
     }
 
     /// Ends them unless they have begun, because one of them cannot be done.
     pub(super) fn refuse(&self, reason: Reason, error: &Error) {
-        let Some(fate) = &self.0 else { return };
+        let Some(fate) = &self.fate else { return };
         fate.get_or_init(|| Fate::Refused(reason, error.clone()));
     }
 
     /// Whether none of them begins.
     pub(super) fn is_over(&self) -> bool {
-        self.0.as_ref().and_then(|fate| fate.get()).is_some_and(|fate| !matches!(fate, Fate::Begun))
+        self.fate.as_ref().and_then(|fate| fate.get()).is_some_and(|fate| !matches!(fate, Fate::Begun))
     }
 
     /// Why none of them begins, if they were not cancelled.
     pub(super) fn refusal(&self) -> Option<(Reason, Error)> {
-        match self.0.as_ref()?.get()? {
+        match self.fate.as_ref()?.get()? {
             Fate::Refused(reason, error) => Some((*reason, error.clone())),
             Fate::Begun | Fate::Cancelled => None,
         }
@@ -136,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_belongs_together_ends_for_one_reason() {
-        let (refused, cancelled, begun) = (Ticket::shared(), Ticket::shared(), Ticket::shared());
+        let (refused, cancelled, begun) = (Ticket::shared(true), Ticket::shared(true), Ticket::shared(true));
         let error = Error::Aborted { operation: "test", reason: "the world was closed".into() };
         refused.refuse(Reason::Closed, &error);
         assert!(!refused.begin() && refused.is_over() && refused.cancel());

@@ -22,8 +22,8 @@ use crate::error::{Error, Result};
 
 /// The answers of all ranks of this process, as one: in their order, or the first failure, with the buffers of all.
 ///
-/// Dropping it, or [`WideAnswer::cancel`], cancels the request on all of them, or on none.
-#[must_use = "dropped, the request is cancelled"]
+/// A drop lets the requests go on, as that of an [`Answer`] does. [`WideAnswer::cancel`] cancels them on all ranks, or on none.
+#[must_use = "a drop lets the requests go on, and drops their buffers when the devices are done with them"]
 pub struct WideAnswer<B> {
     answers: Vec<Slot<B>>,
 }
@@ -85,7 +85,7 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> WideAnswer
         Ok(places) => places,
         Err((reason, error)) => return refused(ranks, requests, reason, &error),
     };
-    let ticket = Ticket::shared();
+    let ticket = Ticket::shared(are_all(ranks));
     let shared = |(rank, request): (&Rank, R)| rank.shared(request, ticket.clone(), false, submitted);
     let all: Vec<_> = ranks.iter().zip(requests).map(shared).collect();
     let mut places: Vec<_> = places.into_iter().map(Some).collect();
@@ -97,6 +97,13 @@ pub(super) fn submit<R: Request>(ranks: &[Rank], requests: Vec<R>) -> WideAnswer
     drop(places);
     let answers = ranks.iter().zip(&all).zip(puts).map(|((rank, one), put)| Slot::Waits(rank.handed_in(one, put)));
     WideAnswer { answers: answers.collect() }
+}
+
+/// Whether these are all ranks of their world.
+fn are_all(ranks: &[Rank]) -> bool {
+    let mut numbers: Vec<usize> = ranks.iter().map(Rank::rank).collect();
+    numbers.sort_unstable();
+    numbers.into_iter().eq(0..ranks[0].size())
 }
 
 /// All of them were refused.
@@ -111,7 +118,8 @@ fn refused<R: Request>(ranks: &[Rank], requests: Vec<R>, reason: Reason, error: 
 }
 
 impl<B> WideAnswer<B> {
-    /// Cancels the request on all ranks, unless one has begun; whether it was cancelled.
+    /// Cancels the request on all ranks, unless one has begun; whether it was cancelled. It is not where the world has ranks in
+    /// other processes, or where these are not all of its ranks: they would miss it.
     ///
     /// ```
     /// # use gpucomm::Device;

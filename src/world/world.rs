@@ -132,7 +132,7 @@ impl World {
     ///
     /// # Safety
     /// As [`Communicator::init_rank`], for what the ranks submit, in this generation and all that come of it: all submit the same collectives in the same order, be it of each
-    /// lane where the world is [sequenced](WorldOptions::with_sequenced). A request that one rank cancels, also by dropping its answer, or that it is refused, as
+    /// lane where the world is [sequenced](WorldOptions::with_sequenced). A request that is refused on one rank, as
     /// wrong or for want of room, is one that it has not submitted: it submits no other one unless the others have not submitted it either, or the world
     /// was [brought down](World::fail). What has not begun in time, or could not be enqueued, brings the world down by itself. Where its
     /// communicators are [checked](crate::nccl::InitOptions::with_checked), what does not agree is an error instead.

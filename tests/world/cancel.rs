@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpucomm::world::{Reason, WorldOptions, requests};
+use gpucomm::world::{Rank, Reason, WorldOptions, requests};
 use gpucomm::{InPlace, ReduceOp};
 
 use super::support::{eventually, hold, on, values, world};
@@ -25,38 +25,88 @@ fn what_has_not_begun() {
     held.wait().unwrap();
     assert_eq!(values(&kept.wait().unwrap()), [8; 3]);
     let metrics = world.metrics();
-    assert_eq!((metrics.cancelled, metrics.done, metrics.enqueued), (2, 2, 2));
+    assert_eq!((metrics.cancelled, metrics.done, metrics.enqueued), (1, 3, 3));
 }
 
+/// A rank whose answer is dropped, or that cancels alone, takes part all the same: its next collective is the next
+/// one of the others.
 #[test]
-fn all_ranks_or_none() {
+fn one_rank_alone() {
     let world = world(3, WorldOptions::default());
-    for dropped in [false, true] {
-        // None may begin before it is cancelled.
+    for round in 0..20u32 {
         let held: Vec<_> = world.ranks().iter().map(hold).collect();
-        let barrier = world.barrier();
-        if dropped {
-            drop(barrier);
-        } else {
-            assert!(barrier.cancel());
-            assert_eq!(barrier.wait().unwrap_err().reason, Reason::Cancelled);
+        let ask = |value: u32| {
+            let one = |rank: &Rank| rank.all_reduce(InPlace(on(rank.device(), &[value; 5])), ReduceOp::Sum);
+            world.ranks().iter().map(one).collect::<Vec<_>>()
+        };
+        let (mut first, second) = (ask(round), ask(1000 + round));
+        let size = u32::try_from(world.size()).unwrap();
+        let which = round as usize % world.size();
+        let one = first.remove(which);
+        match round % 3 {
+            0 => drop(one),
+            1 => {
+                assert_eq!(one.cancel(), world.size() == 1);
+                first.push(one);
+            }
+            _ => drop(one.wait_timeout(Duration::from_millis(1)).unwrap_err()),
         }
         for (let_go, answer) in held {
             drop(let_go);
             answer.wait().unwrap();
         }
-        world.barrier().wait().unwrap();
+        if world.size() > 1 {
+            first.into_iter().for_each(|sum| assert_eq!(values(&sum.wait().unwrap()), [round * size; 5]));
+        }
+        second.into_iter().for_each(|sum| assert_eq!(values(&sum.wait().unwrap()), [(1000 + round) * size; 5]));
     }
+    eventually("all are answered", || world.metrics().pending == 0);
+}
+
+/// Requests through some of the ranks are not cancelled: the others would miss them.
+#[test]
+fn some_ranks() {
+    let world = world(2, WorldOptions::default());
+    if world.size() < 2 {
+        return;
+    }
+    let last = world.ranks().pop().unwrap();
+    let (let_go, held) = hold(&last);
+    let asked = world.submit_through(std::slice::from_ref(&last), [requests::barrier()]);
+    assert!(!asked.cancel());
+    drop(let_go);
+    held.wait().unwrap();
+    world.rank(0).unwrap().barrier().wait().unwrap();
+    asked.wait().unwrap();
+}
+
+#[test]
+fn all_ranks_or_none() {
+    let world = world(3, WorldOptions::default());
+    // None may begin before it is cancelled.
+    let held: Vec<_> = world.ranks().iter().map(hold).collect();
+    let (cancelled, dropped) = (world.barrier(), world.barrier());
+    assert!(cancelled.cancel());
+    assert_eq!(cancelled.wait().unwrap_err().reason, Reason::Cancelled);
+    drop(dropped);
+    for (let_go, answer) in held {
+        drop(let_go);
+        answer.wait().unwrap();
+    }
+    world.barrier().wait().unwrap();
+    let metrics = world.metrics();
+    let size = u64::try_from(world.size()).unwrap();
+    assert_eq!((metrics.cancelled, metrics.done), (size, 3 * size));
     let last = world.rank(world.size() - 1).unwrap();
     if world.size() > 1 {
         // One has begun, so none is cancelled.
         let (let_go, answer) = hold(&last);
         let barrier = world.barrier();
         eventually("the first begins", || world.rank(0).unwrap().queued() == 0);
-        std::thread::sleep(Duration::from_millis(50));
-        drop(barrier);
+        eventually("it is too late", || !barrier.cancel());
         drop(let_go);
         answer.wait().unwrap();
+        barrier.wait().unwrap();
         world.barrier().wait().unwrap();
     }
 }
