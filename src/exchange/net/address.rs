@@ -93,12 +93,19 @@ fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
             SocketAddr::V6(of_all) if of_all.ip().is_unspecified() => bind_all(of_all),
             _ => TcpListener::bind(address),
         };
-        match listener {
+        match listener.and_then(with_backlog) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// With room for [`BACKLOG`] clients: std makes room for 128, and a client that finds none tries again
+/// after a second.
+fn with_backlog(listener: TcpListener) -> io::Result<TcpListener> {
+    net::listen(&listener, BACKLOG)?;
+    Ok(listener)
 }
 
 /// As [`TcpListener::bind`], for all interfaces of IPv6 and IPv4; of IPv4 alone on a host that has no
@@ -134,6 +141,22 @@ mod tests {
             let address = own_address(listener.local_addr().unwrap());
             assert!(address.ip().is_loopback(), "{at}: {address}");
             TcpStream::connect(address).unwrap();
+        }
+    }
+
+    /// None of them is told to try again in a second.
+    #[test]
+    fn many_clients_wait_to_be_let_in() {
+        let limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let clients = limit.trim().parse::<usize>().unwrap().min(400);
+        for at in ["[::]:0", "0.0.0.0:0", "127.0.0.1:0"] {
+            let listener = bind(&[at.parse().unwrap()]).unwrap();
+            let address = own_address(listener.local_addr().unwrap());
+            let start = Instant::now();
+            let come = |_| TcpStream::connect_timeout(&address, Duration::from_secs(60)).unwrap();
+            let clients: Vec<_> = (0..clients).map(come).collect();
+            assert!(start.elapsed() < Duration::from_secs(30), "{at}: {:?}", start.elapsed());
+            drop(clients);
         }
     }
 
