@@ -1,6 +1,7 @@
 """PyTorch's end of tests/exchange/pytorch.rs.
 
     pytorch.py serve libuv|poll      a TCPStore; says its address and what it is, and looks at the end of stdin what was left there
+    pytorch.py host libuv|poll       the same, which does not look
     pytorch.py use PORT RANK         one of two clients of a TCPStore
 """
 
@@ -20,12 +21,17 @@ def store(port, server, libuv=True):
     return dist.TCPStore("127.0.0.1", port, None, server, timeout=TIME, wait_for_workers=False, **backend)
 
 
-def serve(backend):
+def host(backend):
     ours = store(0, True, backend == "libuv")
     ours.set("from-torch", "x")
     print(f"127.0.0.1:{ours.port}")
     print(torch.__version__, getattr(ours, "libuvBackend", False), flush=True)
     sys.stdin.readline()
+    return ours
+
+
+def serve(backend):
+    ours = host(backend)
     assert ours.get("last").startswith(b"words\0")
     assert ours.get("text").startswith(b"value\0")
     assert ours.get("count") == b"42", ours.get("count")
@@ -98,5 +104,7 @@ def more(ours, rank):
 
 if sys.argv[1] == "serve":
     serve(sys.argv[2])
+elif sys.argv[1] == "host":
+    host(sys.argv[2])
 else:
     use(int(sys.argv[2]), int(sys.argv[3]))

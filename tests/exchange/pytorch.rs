@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpucomm::exchange::{C10dPlace, Exchange, Store, Swap};
 
+use crate::scale::{ranks, timed};
 use crate::support::{free_address, new_path, slower};
 
 fn python() -> Option<String> {
@@ -18,19 +19,38 @@ fn script() -> Command {
     command
 }
 
-#[test]
-#[ignore = "needs PyTorch: scripts/c10d"]
-fn a_server_of_pytorch() {
+/// Runs `clients` beside a server of PyTorch, once for each kind of server that there is.
+fn beside_a_server(does: &str, clients: impl Fn(&str, &str)) {
     let Some(_) = python() else { return };
     for backend in ["libuv", "poll"] {
-        let mut child = script().args(["serve", backend]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = script().args([does, backend]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let address = lines.next().expect("an address");
-        println!("{backend}: {}", lines.next().expect("a version"));
-        check(&address);
+        let kind = format!("{backend}: {}", lines.next().expect("a version"));
+        println!("{kind}");
+        clients(&address, &kind);
         child.stdin.take().unwrap().write_all(b"\n").unwrap();
         assert!(child.wait().unwrap().success(), "{backend}");
     }
+}
+
+#[test]
+#[ignore = "needs PyTorch: scripts/c10d"]
+fn a_server_of_pytorch() {
+    beside_a_server("serve", |address, _| check(address));
+}
+
+/// `GPUCOMM_TEST_RANKS=1000` measures more of them.
+#[test]
+#[ignore = "needs PyTorch: scripts/c10d"]
+fn many_ranks_at_a_server_of_pytorch() {
+    let (size, within) = (ranks(), slower(60.0));
+    beside_a_server("host", |address, kind| {
+        let place = C10dPlace::new(address).with_prefix("many/").with_timeout(within);
+        let took = timed(size, |rank| Exchange::join_timeout(place.connect(rank, size)?, within));
+        println!("{size} ranks: {took:?} over PyTorch's store, {kind}");
+        assert!(took < slower(30.0), "{took:?}, {kind}");
+    });
 }
 
 /// All that a store is asked, at a server of somebody else.

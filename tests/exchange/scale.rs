@@ -220,7 +220,7 @@ fn a_wrong_answer_stays_with_its_rank() {
 }
 
 /// How long `size` ranks take to meet, to gather 128 bytes each, and to pass a barrier.
-fn timed(size: usize, join: impl Fn(usize) -> Result<Exchange> + Sync) -> Duration {
+pub fn timed(size: usize, join: impl Fn(usize) -> Result<Exchange> + Sync) -> Duration {
     let begin = Instant::now();
     let passed = as_ranks(size, |rank| {
         let exchange = join(rank).unwrap_or_else(|error| panic!("rank {rank}: {error}"));
@@ -233,10 +233,15 @@ fn timed(size: usize, join: impl Fn(usize) -> Result<Exchange> + Sync) -> Durati
     passed.into_iter().max().unwrap_or_default()
 }
 
+/// How many ranks are measured.
+pub fn ranks() -> usize {
+    std::env::var("GPUCOMM_TEST_RANKS").map_or(200, |size| size.parse().unwrap())
+}
+
 /// `GPUCOMM_TEST_RANKS=1000` measures more of them.
 #[test]
 fn many_ranks_meet_in_seconds() {
-    let size = std::env::var("GPUCOMM_TEST_RANKS").map_or(200, |size| size.parse().unwrap());
+    let size = ranks();
     let (tcp, c10d, within) = (&free_address(), &free_address(), slower(60.0));
     let over_tcp = timed(size, |rank| {
         let store = TcpPlace::new(tcp).with_timeout(within).store(rank, size)?;
