@@ -448,6 +448,7 @@ impl Error {
         match &mut error {
             Self::Disagreement { operation: met, .. }
             | Self::Timeout { operation: met, .. }
+            | Self::Departed { operation: met, .. }
             | Self::Revoked { operation: met, .. }
             | Self::Suspended { operation: met, .. }
             | Self::Aborted { operation: met, .. } => *met = operation,

@@ -64,6 +64,7 @@ fn later_errors_lead_to_the_first() {
             );
         }
         assert!(again.to_string().ends_with(" (2 s ago) (of a child)"), "{again}");
+        assert_eq!(first.met_by("to_vec").operation(), "to_vec");
     }
     let differs = Error::Disagreement {
         operation: "all_reduce",

@@ -156,9 +156,11 @@ fn meeting(exchange: &Exchange, unless_closed: &Exchange, members: Members) -> R
     }
     match members {
         Members::Survivors => Ok(exchange.with_timeout(exchange.timeout())),
-        Members::Same if view.size() < exchange.size() => {
-            Err(usage(&format!("{} of {} ranks are left", view.size(), exchange.size())))
-        }
+        Members::Same if view.size() < exchange.size() => Err(usage(&format!(
+            "{} of {} ranks are left: expected all of them for Members::Same; use Members::Survivors",
+            view.size(),
+            exchange.size()
+        ))),
         Members::Same => exchange.survivors(),
     }
 }
