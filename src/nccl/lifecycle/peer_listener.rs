@@ -31,7 +31,7 @@ const ASKS: Duration = Duration::from_millis(200);
 
 /// How often the thread looks again after a rank has died, before it ends anything: by then, work
 /// that does not need that rank is done.
-const REST: u32 = 10;
+const REST: u32 = 5;
 
 /// What the thread listens for. The thread drops the sender after it has let go of the others.
 type Request = (Weak<Inner>, Arc<OverExchange>, Sender<()>);
@@ -97,8 +97,15 @@ impl PeerListener {
 fn listen(inner: &Weak<Inner>, checked: &OverExchange) {
     let (mut pause, mut deaths) = (LOOK, Deaths::default());
     while let Some(true) = inner.upgrade().map(|inner| go_on(&inner, checked)) {
+        let asked = Instant::now();
         match checked.ended(LOOK) {
-            Ok(None) => pause = LOOK,
+            Ok(None) => {
+                pause = LOOK;
+                // A server ends the waits of all ranks when one of them has gone.
+                if asked.elapsed() < LOOK {
+                    deaths.asked = None;
+                }
+            }
             Ok(Some(end)) => {
                 // A rank that has revoked the communicator too goes on: one that ends it early must not end the children that a slower
                 // one still makes of it.

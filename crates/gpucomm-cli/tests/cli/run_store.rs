@@ -75,6 +75,8 @@ fn rank() {
             let _ = x.barrier();
         }
         "world" => world(&launch, is_victim),
+        "replaced" => replaced(&launch, victim),
+        "replacement" => again(&launch),
         other => panic!("{other}"),
     }
 }
@@ -159,6 +161,72 @@ fn world(launch: &Launch, is_victim: bool) {
     world.close_timeout(slower(20.0)).unwrap();
 }
 
+/// One rank is killed at a random moment, within an operation or between two. The others recover, compute, start a process in
+/// its place, and meet that one. Nothing of the communicators before is left on the device in the end.
+fn replaced(launch: &Launch, victim: Option<usize>) {
+    let device = launch.find_device().unwrap();
+    let before = device.memory_info().unwrap().free;
+    let x = launch.join().unwrap();
+    // SAFETY: all ranks run this program.
+    let comm = unsafe { Communicator::from_launch(launch).unwrap() };
+    assert_eq!(sum(&comm).unwrap(), launch.size() as u64);
+    x.barrier().unwrap();
+    if victim == Some(launch.rank()) {
+        let after = Duration::from_micros(fastrand::u64(..100_000));
+        std::thread::spawn(move || {
+            std::thread::sleep(after);
+            die()
+        });
+    }
+    let error = loop {
+        if let Err(error) = sum(&comm) {
+            break error;
+        }
+    };
+    println!("!told {} {error}", now());
+    let recovered = comm.recover(&x).unwrap();
+    println!("!recovered {}", now());
+    let sums = sum(&recovered.comm).unwrap();
+    println!("!computed {}", now());
+    assert_eq!((sums, recovered.comm.size()), (launch.size() as u64 - 1, launch.size() - 1));
+    let rank = recovered.exchange.rank();
+    recovered.exchange.barrier().unwrap();
+    recovered.comm.close().unwrap();
+    // The place of the one that was killed is the last.
+    let vars = |rank: usize| {
+        let size = launch.size().to_string();
+        // Each goes on with the device that it has, and the new one has that of the old.
+        let local = if rank + 1 == launch.size() { victim.unwrap() } else { launch.local_rank().unwrap() };
+        [
+            ("GPUCOMM_RANK", rank.to_string()),
+            ("GPUCOMM_SIZE", size.clone()),
+            ("GPUCOMM_LOCAL_RANK", local.to_string()),
+            ("GPUCOMM_LOCAL_SIZE", size),
+            ("GPUCOMM_JOB", "replaced".to_owned()),
+        ]
+    };
+    let replacement = (rank == 0).then(|| {
+        let program = program("replacement");
+        let mut command = std::process::Command::new(&program[0]);
+        command.args(&program[1..]).envs(vars(launch.size() - 1)).spawn().unwrap()
+    });
+    let own = vars(rank);
+    let var = |name: &str| own.iter().find(|(own, _)| *own == name).map(|(_, value)| value.clone());
+    again(&Launch::from_vars(|name| var(name).or_else(|| std::env::var(name).ok())).unwrap());
+    assert!(replacement.is_none_or(|mut child| child.wait().unwrap().success()));
+    assert_eq!(device.memory_info().unwrap().free, before, "memory is lost");
+    println!("!goes on");
+}
+
+/// Those that are left, and one that was started in place of the one that was killed.
+fn again(launch: &Launch) {
+    // SAFETY: all ranks run this program.
+    let comm = unsafe { Communicator::from_launch(launch).unwrap() };
+    assert_eq!(sum(&comm).unwrap(), launch.size() as u64);
+    println!("!joined {}", now());
+    comm.close().unwrap();
+}
+
 /// What follows this word, on each line that has it.
 fn said<'a>(output: &'a Output, word: &str) -> Vec<&'a str> {
     let begin = format!("!{word}");
@@ -229,6 +297,27 @@ fn times() {
             let ((told, last), (recovered, longest)) = (times("told"), times("recovered"));
             println!("| {name} | rank {victim} | {told:.1} ms | {last:.1} ms | {recovered:.1} ms | {longest:.1} ms |");
         }
+    }
+}
+
+/// Any rank is killed, again and again: `GPUCOMM_TEST_KILLS=100` for the table of docs/measurements.
+#[test]
+fn a_rank_is_killed_at_any_moment_and_replaced() {
+    let kills = std::env::var("GPUCOMM_TEST_KILLS").map_or(3, |kills| kills.parse().unwrap());
+    let words = ["told", "computed", "joined"];
+    let mut times: [Vec<Duration>; 3] = Default::default();
+    for kill in 0..kills {
+        let output = one_dies("replaced", 4, kill % 4, &[("GPUCOMM_CHECKED", "1")]);
+        for (word, times) in words.iter().zip(&mut times) {
+            times.push(after(&output, word));
+        }
+    }
+    for (word, times) in words.iter().zip(&mut times) {
+        times.sort_unstable();
+        let (median, longest) = (times[kills / 2], times[kills - 1]);
+        println!("{word}: {median:?} in the median, {longest:?} at most, of {kills}");
+        // Long before any timeout.
+        assert!(longest < slower(6.0), "{word}: {times:?}");
     }
 }
 
