@@ -6,7 +6,7 @@
 
 use super::codec::{self, Request};
 use super::greeting::{Admission, Decision, Hello, Purpose, Reply, prove, trust};
-use super::secret::{FrameCodes, Secret};
+use super::secret::{FrameCipher, Secret};
 use super::server::Service;
 use crate::exchange::fuzz::stage::Stage;
 use crate::exchange::store::random;
@@ -84,8 +84,8 @@ fn framed(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes(), bytes].concat()
 }
 
-/// A server, and its clients with what signs their frames.
-type Scene = Stage<Service, Option<FrameCodes>>;
+/// A server, and its clients with what seals their frames.
+type Scene = Stage<Service, Option<FrameCipher>>;
 
 fn reply(stage: &mut Scene, who: usize) -> Reply {
     stage.turn();
@@ -106,8 +106,8 @@ fn connect(stage: &mut Scene, who: usize, purpose: Purpose, secret: Option<&Secr
             stage.write(who, &framed(&prove(secret, &nonce, &said)));
             match reply(stage, who) {
                 Reply::Welcome { server, at_rank_0, proof: Some(proof) } => {
-                    let codes = trust(secret, &nonce, &said, (server, at_rank_0), &proof);
-                    stage.client(who).state = Some(codes.expect("a proof"));
+                    let cipher = trust(secret, &nonce, &said, (server, at_rank_0), &proof);
+                    stage.client(who).state = Some(cipher.expect("a proof"));
                 }
                 Reply::Refused(_) if !must => stage.leave(who),
                 answer => panic!("{answer:?}"),
@@ -119,10 +119,8 @@ fn connect(stage: &mut Scene, who: usize, purpose: Purpose, secret: Option<&Secr
 }
 
 fn ask(stage: &mut Scene, who: usize, bytes: &[u8]) {
-    let codes = &mut stage.client(who).state;
-    let code = codes.as_mut().map(|codes| codes.sign(std::iter::once(bytes)));
-    let code = code.as_ref().map_or(&[][..], |code| code);
-    stage.write(who, &framed(&[bytes, code].concat()));
+    let sealed = stage.client(who).state.as_mut().and_then(|cipher| cipher.seal(std::iter::once(bytes)));
+    stage.write(who, &framed(sealed.as_deref().unwrap_or(bytes)));
 }
 
 #[cfg(test)]

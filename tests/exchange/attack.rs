@@ -10,7 +10,7 @@ use gpucomm::{Error, Result};
 use crate::support::{free_address, seed, slower};
 
 /// The version of the protocol.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 pub fn frame(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_le_bytes(), bytes].concat()
@@ -231,14 +231,14 @@ fn who_is_no_rank_of_this_job_is_told_so() {
     stream.write_all(&hello(9, 0, (1, 2), "ours")).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    assert!(String::from_utf8_lossy(&answer).contains("expected version 3 of the protocol, got 9"), "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer).contains("expected version 4 of the protocol, got 9"), "{answer:?}");
     // As version 1 was, whose hello was shorter.
     let mut old = TcpStream::connect(&address).unwrap();
     let said = hello(1, 0, (1, 2), "ours");
     old.write_all(&frame(&said[4..said.len() - 1])).unwrap();
     let mut answer = Vec::new();
     old.read_to_end(&mut answer).unwrap();
-    assert!(String::from_utf8_lossy(&answer).contains("expected version 3 of the protocol, got 1"), "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer).contains("expected version 4 of the protocol, got 1"), "{answer:?}");
     // The address is taken.
     let error = TcpPlace::new(&address).with_timeout(Duration::from_millis(200)).serve(2).unwrap_err();
     assert!(matches!(&error, Error::Exchange { key, .. } if *key == address), "{error}");

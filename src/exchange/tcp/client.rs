@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::codec::{self, Request};
 use super::greeting::{Hello, Purpose, Reply, prove, trust};
-use super::secret::{FrameCodes, Secret, TAG};
+use super::secret::{FrameCipher, SEAL, Secret};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::exchange::net::client::{Client, Failure, Greeter, Holder, Reuse, SLACK, fill, take, write};
@@ -28,8 +28,8 @@ const MAX_REPLY: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Link {
     stream: TcpStream,
-    /// The codes of frames, once both ends have proved that they know the secret.
-    codes: Option<FrameCodes>,
+    /// Seals and opens frames, once both ends have proved that they know the secret.
+    cipher: Option<FrameCipher>,
     /// The numbers of the starts of this rank and of the server.
     id: u64,
     server: u64,
@@ -45,11 +45,15 @@ impl AsRef<TcpStream> for Link {
 
 impl Link {
     fn send(&mut self, bytes: &[u8], deadline: &Deadline) -> io::Result<()> {
-        let code = self.codes.as_mut().map(|codes| codes.sign(std::iter::once(bytes)));
-        let code = code.as_ref().map_or(&[][..], |code| code);
-        let len = u32::try_from(bytes.len() + code.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
+        let sealed = match &mut self.cipher {
+            Some(cipher) => Some(cipher.seal(std::iter::once(bytes)).ok_or_else(too_long)?),
+            None => None,
+        };
+        let bytes = sealed.as_deref().unwrap_or(bytes);
+        let len = u32::try_from(bytes.len()).map_err(|_| too_long())?;
         // One write, so that a short request is one packet.
-        write(&mut self.stream, &[&len.to_le_bytes(), bytes, code].concat(), deadline)
+        write(&mut self.stream, &[&len.to_le_bytes(), bytes].concat(), deadline)
     }
 
     fn receive(&mut self, max: usize, deadline: &Deadline) -> io::Result<Vec<u8>> {
@@ -61,17 +65,13 @@ impl Link {
             let reason = format!("text that begins with {:?}", String::from_utf8_lossy(&head));
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
-        let max = max + if self.codes.is_some() { TAG } else { 0 };
-        let mut bytes = take(&mut self.stream, len, max, deadline)?;
-        if let Some(codes) = &mut self.codes {
-            let Some(content) = codes.verify(&bytes).map(<[u8]>::len) else {
-                let expected = "expected an answer with the mark of the shared secret";
-                let reason = format!("{expected}, got one without the right one: it is not of the server");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
-            };
-            bytes.truncate(content);
-        }
-        Ok(bytes)
+        let max = max + if self.cipher.is_some() { SEAL } else { 0 };
+        let bytes = take(&mut self.stream, len, max, deadline)?;
+        let Some(cipher) = &mut self.cipher else { return Ok(bytes) };
+        cipher.open(bytes).ok_or_else(|| {
+            let expected = "expected an answer that is encrypted with the shared secret";
+            io::Error::new(io::ErrorKind::InvalidData, format!("{expected}, got another one: it is not of the server"))
+        })
     }
 }
 
@@ -106,7 +106,7 @@ impl Greeter for RankGreeter {
         let Self { rank, size, .. } = *self;
         let nonce = secret.map(|_| random());
         let said = Hello { purpose, rank, size, id, job: self.job.clone(), server: met, nonce }.encode();
-        let mut link = Link { stream, codes: None, id, server: 0, holder: Holder::Rank0 };
+        let mut link = Link { stream, cipher: None, id, server: 0, holder: Holder::Rank0 };
         link.send(&said, deadline)?;
         let mut challenge = None;
         loop {
@@ -124,7 +124,7 @@ impl Greeter for RankGreeter {
                 (Reply::Welcome { server, at_rank_0, proof: Some(proof) }, Some(secret), Some(nonce)) => {
                     let holder = Holder::of(at_rank_0);
                     match trust(secret, &nonce, &said, (server, at_rank_0), &proof) {
-                        Some(codes) => return Ok(Link { codes: Some(codes), server, holder, ..link }),
+                        Some(cipher) => return Ok(Link { cipher: Some(cipher), server, holder, ..link }),
                         None => "expected a server with the shared secret, got one that does not prove that it has it",
                     }
                 }

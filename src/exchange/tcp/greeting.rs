@@ -11,14 +11,14 @@
 // Without the feature there are no secrets, so what follows a secret is unreachable.
 #![cfg_attr(not(feature = "secret"), allow(unreachable_code, unused_variables))]
 
-use super::secret::{End, FrameCodes, Secret, TAG, Tag};
+use super::secret::{End, FrameCipher, Secret, TAG, Tag};
 use crate::exchange::store::{nonce, random};
 use crate::exchange::wire::{Reader, Writer};
 
 const MAGIC: &[u8; 8] = b"gpucommX";
 
 /// The version of the protocol. Every change of the encoding raises it.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The longest frame of a client that has not been admitted.
 pub(super) const MAX_HELLO: usize = 1024;
@@ -194,8 +194,8 @@ pub(super) struct Challenged {
 #[derive(Debug)]
 pub(super) enum Decision {
     Challenge(Box<Challenged>, Vec<u8>),
-    /// The frames that follow the welcome have codes, if there are any.
-    Admit(Hello, Option<Box<FrameCodes>>, Vec<u8>),
+    /// The frames that follow the welcome are sealed, if there is a cipher.
+    Admit(Hello, Option<Box<FrameCipher>>, Vec<u8>),
     Refuse(Vec<u8>),
     /// The client does not speak this protocol, and gets no answer.
     Ignore,
@@ -260,8 +260,8 @@ impl Admission {
         let at_rank_0 = self.is_at_rank_0();
         let proof = secret.prove(End::Server, &[nonce, &about(self.server, at_rank_0), said]);
         let welcome = Reply::Welcome { server: self.server, at_rank_0, proof: Some(proof) };
-        let codes = secret.frame_codes(End::Server, &[nonce, said]);
-        Ok(Decision::Admit(hello.clone(), Some(Box::new(codes)), welcome.encode()))
+        let cipher = secret.frame_cipher(End::Server, &[nonce, said]);
+        Ok(Decision::Admit(hello.clone(), Some(Box::new(cipher)), welcome.encode()))
     }
 
     /// Refuses a client that is no rank of this exchange.
@@ -292,7 +292,7 @@ fn about(server: u64, at_rank_0: bool) -> [u8; 9] {
     bytes
 }
 
-/// The codes of the client's connection, if the server has proved that it knows the secret.
+/// The cipher of the client's connection, if the server has proved that it knows the secret.
 /// `server` is the number of its start, and whether it is at rank 0.
 pub(super) fn trust(
     secret: &Secret,
@@ -300,9 +300,9 @@ pub(super) fn trust(
     said: &[u8],
     (server, at_rank_0): (u64, bool),
     proof: &[u8],
-) -> Option<FrameCodes> {
+) -> Option<FrameCipher> {
     let proved = secret.proves(End::Server, &[nonce, &about(server, at_rank_0), said], proof);
-    proved.then(|| secret.frame_codes(End::Client, &[nonce, said]))
+    proved.then(|| secret.frame_cipher(End::Client, &[nonce, said]))
 }
 
 #[cfg(test)]
@@ -338,7 +338,7 @@ mod tests {
         let mut hello = MAGIC.to_vec();
         hello.extend([1, 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0]);
         hello.extend([0; 8 + 4 + 8]);
-        let expected = "expected version 3 of the protocol, got 1, of another version of gpucomm".to_owned();
+        let expected = "expected version 4 of the protocol, got 1, of another version of gpucomm".to_owned();
         assert_eq!(Hello::decode(&hello), Err(Some(expected.clone())));
         // Its welcome, and what it says to who is of another version.
         let welcome = Writer(MAGIC.to_vec()).u32(1).u8(0).u8(0).u64(5).0;
@@ -409,8 +409,8 @@ mod tests {
                 panic!("{answer:?}")
             };
             let mut ours = trust(&secret, &nonce, &said, (server, true), &proof).expect("the server's proof");
-            let frame = [&b"get"[..], &ours.sign(std::iter::once(&b"get"[..]))].concat();
-            assert_eq!(theirs.verify(&frame), Some(&b"get"[..]));
+            let frame = ours.seal(std::iter::once(&b"get"[..])).unwrap();
+            assert_eq!(theirs.open(frame).as_deref(), Some(&b"get"[..]));
             // The proof of another server, or of another connection, is none.
             assert!(trust(&Secret::new(b"theirs"), &nonce, &said, (server, true), &proof).is_none());
             assert!(trust(&secret, &nonce, &hello(Some(random())).encode(), (server, true), &proof).is_none());

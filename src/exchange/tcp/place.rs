@@ -26,9 +26,9 @@ use crate::exchange::store::check_rank;
 /// # }
 /// ```
 ///
-/// Nothing is encrypted. Without a secret, any process that reaches the address and knows the name
-/// of the job may take part, so use it only in the network of a cluster. With the feature `secret`,
-/// `TcpPlace::with_secret` keeps out processes that do not know the secret.
+/// Without a secret, any process that reaches the address and knows the name of the job may take
+/// part, and nothing is encrypted: use it only in the network of a cluster. With the feature `secret`,
+/// `TcpPlace::with_secret` keeps out processes that do not know the secret, and encrypts keys and values.
 #[derive(Debug, Clone)]
 pub struct TcpPlace {
     address: String,
@@ -69,14 +69,15 @@ impl TcpPlace {
     /// answers at the address, can try guesses offline.
     ///
     /// Each end proves to the other that it knows the secret, over nonces that both draw for this
-    /// connection. So a proof that was overheard is of no use. Every message after that carries a
-    /// message authentication code over the secret, the nonces and the place of the message:
-    /// changed, injected, missing or repeated messages are errors. A server with a secret refuses
-    /// ranks that have none or another one, and a rank with a secret accepts no other server.
+    /// connection. So a proof that was overheard is of no use. Every message after that is encrypted
+    /// and authenticated (ChaCha20-Poly1305) with keys that are made of the secret and the nonces, at
+    /// its place: changed, injected, missing or repeated messages are errors. A server with a secret
+    /// refuses ranks that have none or another one, and a rank with a secret accepts no other server.
     ///
-    /// It encrypts nothing: an attacker who listens reads all keys and values. An attacker in
-    /// between can still cut or delay connections, or refuse ranks in the server's name. The secret
-    /// does not tell one rank from another.
+    /// An attacker who listens learns the addresses, the name of the job, the number of each rank, and
+    /// how long messages are. One who learns the secret later can read what was recorded before. An
+    /// attacker in between can still cut or delay connections, or refuse ranks in the server's name.
+    /// The secret does not tell one rank from another.
     ///
     /// ```
     /// # use gpucomm::exchange::TcpPlace;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::codec::{self, MAX_REQUEST, Request};
 use super::greeting::{Admission, Challenged, Decision, MAX_HELLO, Purpose, Reply};
 use super::jobs::Jobs;
-use super::secret::{FrameCodes, TAG};
+use super::secret::{FrameCipher, SEAL};
 use crate::exchange::net::server::{Clients, Limits, PAUSE, Piece, Protocol, Refusal, Server};
 use crate::exchange::wire::Writer;
 use crate::lock::Mutex;
@@ -59,8 +59,8 @@ pub(super) struct Service {
 #[derive(Debug)]
 pub(super) struct Session {
     peer: Peer,
-    /// The codes of frames, from a client that has proved that it knows the secret.
-    codes: Option<Box<FrameCodes>>,
+    /// Seals and opens frames, for a client that has proved that it knows the secret.
+    cipher: Option<Box<FrameCipher>>,
     /// The keys that the client asked for, while it waits for some of them.
     waits_for: Option<Vec<Vec<u8>>>,
 }
@@ -84,8 +84,8 @@ enum Peer {
 
 impl Protocol for Service {
     type Session = Session;
-    /// The length of the frame without its code.
-    type Request = usize;
+    /// What an encrypted frame says. The bytes of another one are what it says.
+    type Request = Option<Vec<u8>>;
 
     fn limits(&self) -> Limits {
         Limits {
@@ -98,7 +98,7 @@ impl Protocol for Service {
     }
 
     fn session(&self) -> Session {
-        Session { peer: Peer::Unknown, codes: None, waits_for: None }
+        Session { peer: Peer::Unknown, cipher: None, waits_for: None }
     }
 
     fn has_greeted(session: &Session) -> bool {
@@ -109,7 +109,7 @@ impl Protocol for Service {
         matches!(session.peer, Peer::Presence { .. })
     }
 
-    fn next(&self, session: &mut Session, input: &[u8]) -> Result<Option<(usize, usize)>, Refusal> {
+    fn next(&self, session: &mut Session, input: &[u8]) -> Result<Option<(usize, Self::Request)>, Refusal> {
         // A client that sends the next request before it has its answer breaks the protocol.
         if session.waits_for.is_some() && !input.is_empty() {
             return Err(Refusal::Close);
@@ -123,9 +123,15 @@ impl Protocol for Service {
         }
     }
 
-    fn answer(&mut self, clients: &mut Clients<Session>, token: u64, len: usize, bytes: &[u8]) -> Result<(), Refusal> {
+    fn answer(
+        &mut self,
+        clients: &mut Clients<Session>,
+        token: u64,
+        opened: Option<Vec<u8>>,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
         let is_ending = clients.is_ending();
-        let frame = &bytes[4..4 + len];
+        let frame = opened.as_deref().unwrap_or(&bytes[4..]);
         let Some(session) = clients.session(token) else { return Ok(()) };
         match &session.peer {
             Peer::Unknown | Peer::Challenged(_) => {
@@ -190,12 +196,12 @@ impl Protocol for Service {
     }
 }
 
-/// The length of the next whole frame of `input`, with its head and code and without.
-fn frame(session: &mut Session, input: &[u8]) -> Result<Option<(usize, usize)>, String> {
+/// The length of the next whole frame of `input`, and what it says if it is encrypted.
+fn frame(session: &mut Session, input: &[u8]) -> Result<Option<(usize, Option<Vec<u8>>)>, String> {
     let Some((head, rest)) = input.split_first_chunk::<4>() else { return Ok(None) };
     let len = usize::try_from(u32::from_le_bytes(*head)).unwrap_or(usize::MAX);
     let max = if Service::has_greeted(session) { MAX_REQUEST } else { MAX_HELLO };
-    let max = max + if session.codes.is_some() { TAG } else { 0 };
+    let max = max + if session.cipher.is_some() { SEAL } else { 0 };
     if len > max {
         return Err(format!("expected at most {max} bytes, got {len}"));
     }
@@ -206,24 +212,21 @@ fn frame(session: &mut Session, input: &[u8]) -> Result<Option<(usize, usize)>, 
     if rest.len() > len {
         return Err("expected one request at a time".to_owned());
     }
-    let content = match &mut session.codes {
-        None => Some(rest),
-        Some(codes) => codes.verify(rest),
-    };
-    match content {
-        Some(content) => Ok(Some((4 + len, content.len()))),
+    let Some(cipher) = &mut session.cipher else { return Ok(Some((4 + len, None))) };
+    match cipher.open(rest.to_vec()) {
+        Some(opened) => Ok(Some((4 + len, Some(opened)))),
         None => {
-            let expected = "expected a request with the mark of the shared secret";
-            Err(format!("{expected}, got one without the right one: it is not of this rank"))
+            let expected = "expected a request that is encrypted with the shared secret";
+            Err(format!("{expected}, got another one: it is not of this rank"))
         }
     }
 }
 
-/// A frame of these pieces, with its head and code.
+/// A frame of these pieces, with its head.
 fn framed(session: &mut Session, mut pieces: Vec<Piece>) -> Vec<Piece> {
-    if let Some(codes) = &mut session.codes {
-        let code = codes.sign(pieces.iter().map(Piece::bytes));
-        pieces.push(Piece::Own(code.to_vec()));
+    if let Some(cipher) = &mut session.cipher {
+        // Values hold much less than what is too long for the cipher.
+        pieces = vec![Piece::Own(cipher.seal(pieces.iter().map(Piece::bytes)).unwrap_or_default())];
     }
     let len: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
     // A frame holds at most MAX_KEYS values, which four bytes count easily.
@@ -270,7 +273,7 @@ impl Service {
                 session.peer = Peer::Challenged(challenged);
                 Ok(framed(session, answer(reply)))
             }
-            Decision::Admit(hello, codes, reply) => {
+            Decision::Admit(hello, cipher, reply) => {
                 let job = match self.jobs.enter(&hello) {
                     Ok(job) => job,
                     Err(reason) => return Err(refuse(session, answer(Reply::Refused(reason).encode()))),
@@ -281,7 +284,7 @@ impl Service {
                 };
                 // The welcome itself has no code yet.
                 let reply = framed(session, answer(reply));
-                session.codes = codes;
+                session.cipher = cipher;
                 Ok(reply)
             }
             Decision::Refuse(reply) => Err(refuse(session, answer(reply))),
