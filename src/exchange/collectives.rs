@@ -9,8 +9,8 @@ use super::view::{FIRST_LOOK, GRACE};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// A broadcast leaves its value in the store until all ranks are known to have read it. In each
-/// round whose number is a multiple of this, all ranks meet for that.
+/// A broadcast leaves its value in the store until all ranks are known to have read it. Those in rounds
+/// whose number is a multiple of this are gathers, in which all ranks meet.
 const MEET: u64 = 64;
 
 /// The first byte of what a rank sets in a round. It says which operation the rank is in, so that
@@ -36,6 +36,15 @@ pub(super) mod kind {
     }
 }
 
+/// Refuses a value that does not fit into the store with its kind before it.
+fn check_len(operation: &'static str, value: &[u8]) -> Result<()> {
+    if value.len() < MAX_VALUE {
+        return Ok(());
+    }
+    let expected = format!("fewer than {MAX_VALUE} bytes");
+    Err(Error::argument(operation, "value", expected, format_args!("{} bytes", value.len())))
+}
+
 impl Exchange {
     /// Gathers bytes, of any length, from every rank, and returns those of all in the order of
     /// ranks.
@@ -59,7 +68,7 @@ impl Exchange {
     /// [`Error::Timeout`], [`Error::Departed`], [`Error::Disagreement`], and the errors of the
     /// [store](Self#errors).
     pub fn all_gather(&self, value: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.gather_in(self.view.round(), "Exchange::all_gather", kind::ALL_GATHER, value, &self.deadline())
+        self.gather("Exchange::all_gather", kind::ALL_GATHER, value)
     }
 
     /// Waits until all ranks have come.
@@ -82,13 +91,13 @@ impl Exchange {
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
     pub fn barrier(&self) -> Result<()> {
-        self.gather_in(self.view.round(), "Exchange::barrier", kind::BARRIER, &[], &self.deadline()).map(drop)
+        self.gather("Exchange::barrier", kind::BARRIER, &[]).map(drop)
     }
 
     /// Returns the bytes of `root` on all ranks. The values of the other ranks are ignored.
     ///
     /// The root does not wait for the others, except in each 64th round, where all ranks meet so
-    /// that old values can be removed.
+    /// that old values can be removed. So nobody learns it if ranks name different roots.
     ///
     /// ```
     /// # use gpucomm::UniqueId;
@@ -108,12 +117,13 @@ impl Exchange {
     pub fn broadcast(&self, value: &[u8], root: usize) -> Result<Vec<u8>> {
         let operation = "Exchange::broadcast";
         check_rank(operation, root, self.size())?;
-        let deadline = self.deadline();
-        let mut round = self.view.round();
+        let own = if self.rank() == root { value } else { &[] };
+        check_len(operation, own)?;
+        let (begun, deadline) = (self.view.round(), self.deadline());
+        begun.wait_for_turn(operation, &deadline)?;
+        let round = begun.number;
         if round.is_multiple_of(MEET) {
-            // Both rounds count even if this one fails, so that no rank falls behind the others.
-            let meeting = std::mem::replace(&mut round, self.view.round());
-            self.gather_in(meeting, operation, kind::BROADCAST, &[], &deadline)?;
+            return Ok(self.gather_in(round, operation, kind::BROADCAST, own, &deadline)?.swap_remove(root));
         }
         if self.rank() == root {
             self.put(round, operation, kind::BROADCAST, value, &deadline)?;
@@ -127,6 +137,14 @@ impl Exchange {
             self.put_counted(round, operation, kind::BROADCAST, &[], &deadline)?;
         }
         Ok(values?.swap_remove(0))
+    }
+
+    fn gather(&self, operation: &'static str, kind: u8, value: &[u8]) -> Result<Vec<Vec<u8>>> {
+        // What is refused is no call, and uses up no round: the others have come to none either.
+        check_len(operation, value)?;
+        let (round, deadline) = (self.view.round(), self.deadline());
+        round.wait_for_turn(operation, &deadline)?;
+        self.gather_in(round.number, operation, kind, value, &deadline)
     }
 
     pub(super) fn gather_in(
@@ -176,10 +194,7 @@ impl Exchange {
         value: &[u8],
         deadline: &Deadline,
     ) -> Result<()> {
-        if value.len() >= MAX_VALUE {
-            let expected = format!("fewer than {MAX_VALUE} bytes");
-            return Err(Error::argument(operation, "value", expected, format_args!("{} bytes", value.len())));
-        }
+        check_len(operation, value)?;
         let key = self.round_key(round, self.rank());
         let bytes = [&[kind], value].concat();
         self.view.store.set(&key, &bytes, deadline.remaining())?;

@@ -3,9 +3,11 @@
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 use super::collectives::kind;
 use super::handle::Exchange;
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
+use super::view::GRACE;
 #[cfg(feature = "nccl")]
 use super::vote::No;
-#[cfg(feature = "nccl")]
+#[cfg(any(feature = "nccl", feature = "nvshmem"))]
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -57,11 +59,19 @@ impl Exchange {
             Err(error) => {
                 // The others wait for it, and it for nobody.
                 let (round, own, deadline) = (self.view.round(), cannot(&error), self.deadline());
-                let _ = self.put_counted(round, operation, kind::ALL_GATHER, &own, &deadline);
+                let _ = self.put_counted(round.number, operation, kind::ALL_GATHER, &own, &deadline);
                 return Err(error);
             }
         };
-        let all = self.all_gather(&own)?.into_iter().enumerate();
+        let (round, deadline, gather) = (self.view.round(), self.deadline(), "Exchange::all_gather");
+        round.wait_for_turn(gather, &deadline)?;
+        let all = self.gather_in(round.number, gather, kind::ALL_GATHER, &own, &deadline);
+        if let Err(error @ Error::Timeout { .. }) = &all {
+            // A rank that is late would go on with what this one has said, without it.
+            let patience = Deadline::after(deadline.remaining().max(GRACE));
+            let _ = self.put(round.number, operation, kind::ALL_GATHER, &cannot(error), &patience);
+        }
+        let all = all?.into_iter().enumerate();
         Ok((ready, all.map(|(rank, bytes)| said(operation, rank, bytes)).collect::<Result<_>>()?))
     }
 
@@ -198,6 +208,50 @@ mod tests {
             });
             errors.iter().enumerate().filter(|(rank, _)| *rank != 1).for_each(|(_, error)| is_told(error, 1));
             assert!(begin.elapsed() < Duration::from_secs(3), "{size} ranks: {:?}", begin.elapsed());
+        }
+    }
+
+    /// Ranks of which one is late try again until they meet: the late one does not go on with what the other had said.
+    #[cfg(any(feature = "nccl", feature = "nvshmem"))]
+    #[test]
+    fn one_that_is_late_meets_the_others_when_they_try_again() {
+        for size in [2, 20] {
+            let place = Threads::new(size);
+            let run = &|rank| {
+                let exchange = Exchange::join(place.store(rank).unwrap()).unwrap().with_timeout(LONG);
+                let short = exchange.with_timeout(Duration::from_millis(100));
+                let mut said = Vec::new();
+                if rank == 1 {
+                    exchange.get("given up").unwrap();
+                }
+                for attempt in 0..10_u8 {
+                    let told =
+                        if attempt == 0 { &short } else { &exchange }.gather_ready("test", Ok(((), vec![attempt])));
+                    if rank == 0 && attempt == 0 {
+                        exchange.set("given up", b"").unwrap();
+                    }
+                    match told {
+                        Ok(((), all)) => {
+                            said = all;
+                            break;
+                        }
+                        Err(Error::Timeout { .. }) => assert!(rank != 1 && attempt == 0),
+                        // Another one had given up before.
+                        Err(error) => assert!(
+                            matches!(error, Error::Exchange { operation: "test", .. })
+                                && error.to_string().contains("rank 1 of")
+                                && attempt == 0,
+                            "rank {rank}, attempt {attempt}: {error}"
+                        ),
+                    }
+                }
+                said
+            };
+            let all: Vec<_> = std::thread::scope(|scope| {
+                let ranks: Vec<_> = (0..size).map(|rank| scope.spawn(move || run(rank))).collect();
+                ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+            });
+            all.iter().for_each(|said| assert_eq!(*said, vec![[1_u8]; size], "{all:?}"));
         }
     }
 

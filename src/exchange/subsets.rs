@@ -87,8 +87,10 @@ impl Exchange {
     pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Self>> {
         let operation = "Exchange::split";
         let mine = Writer::default().u8(color.is_some().into()).u64(color.unwrap_or_default()).u64(key.cast_unsigned());
-        let round = self.view.round();
-        let all = self.gather_in(round, operation, kind::SPLIT, &mine.0, &self.deadline())?;
+        let (begun, deadline) = (self.view.round(), self.deadline());
+        begun.wait_for_turn(operation, &deadline)?;
+        let round = begun.number;
+        let all = self.gather_in(round, operation, kind::SPLIT, &mine.0, &deadline)?;
         let Some(color) = color else { return Ok(None) };
         let mut ranks = Vec::new();
         for (rank, bytes) in all.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The members of an exchange, and how they wait for each other's keys in the store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(super) struct Member {
 pub(super) struct Progress {
     /// The number of the last round.
     pub(super) next: u64,
+    /// The rounds that threads of this rank are in, or wait for.
+    pub(super) under_way: BTreeSet<u64>,
     /// The keys that this rank has set in earlier rounds.
     pub(super) own: Vec<(u64, String)>,
     /// How often each subset of the ranks was made.
@@ -56,6 +58,37 @@ pub(super) struct View {
     pub(super) progress: Mutex<Progress>,
     /// The view of the ranks that continue without the others, after the ranks have decided so.
     pub(super) survivors: OnceLock<Arc<View>>,
+}
+
+/// A collective call of this rank, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Round<'a> {
+    view: &'a View,
+    pub(super) number: u64,
+}
+
+impl Round<'_> {
+    /// Waits until the calls of this rank are done that began before this one, on other threads. When all
+    /// ranks have come to a round, none of them then reads the values of an earlier one.
+    pub(super) fn wait_for_turn(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
+        let is_first = || self.view.progress().under_way.first() == Some(&self.number);
+        if deadline.wait(is_first) {
+            return Ok(());
+        }
+        let (rank, earlier) = (self.view.rank, self.view.progress().under_way.first().copied());
+        let detail = format!(
+            "rank {rank}: another thread of this rank is in round {} still, before round {}",
+            earlier.unwrap_or_default(),
+            self.number
+        );
+        Err(deadline.error(operation, detail).waited_by(rank))
+    }
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        self.view.progress().under_way.remove(&self.number);
+    }
 }
 
 impl fmt::Debug for View {
@@ -93,11 +126,13 @@ impl View {
         format!("{}c/{round}/{rank}", self.path)
     }
 
-    /// Begins a collective call, and returns its number. Each rank counts for itself.
-    pub(super) fn round(&self) -> u64 {
+    /// Begins a collective call. Each rank counts its calls for itself.
+    pub(super) fn round(&self) -> Round<'_> {
         let mut progress = self.progress();
         progress.next += 1;
-        progress.next
+        let number = progress.next;
+        progress.under_way.insert(number);
+        Round { view: self, number }
     }
 
     /// Makes a view of some of the ranks, whose keys start with `base`. Returns `None` if this rank is not

@@ -100,7 +100,9 @@ impl Exchange {
     pub(crate) fn vote_on(&self, matter: &str, ballot: Result<(), No>) -> Result<Vote> {
         let operation = "Exchange::vote";
         let deadline = self.deadline();
-        let round = self.view.round();
+        let begun = self.view.round();
+        begun.wait_for_turn(operation, &deadline)?;
+        let round = begun.number;
         let ballot = match &ballot {
             Ok(()) => Writer::default().u8(YES).text(clipped(matter)),
             Err(no) => Writer::default().u8(if no.is_not_ready { NOT_READY } else { NO }).text(clipped(&no.why)),

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpucomm::Error;
+use gpucomm::exchange::{Exchange, MAX_VALUE, Threads};
 
 use crate::support::{everywhere, slower};
 
@@ -23,6 +24,118 @@ fn gather_broadcast_barrier() {
         }
         x.barrier().unwrap();
         assert!(x.broadcast(b"", x.size()).is_err());
+    });
+}
+
+/// The ranks of an exchange between threads, and what each of them returns.
+fn ranks<R: Send>(size: usize, within: Duration, rank: impl Fn(Exchange) -> R + Sync) -> Vec<R> {
+    let (place, rank) = (&Threads::new(size), &rank);
+    std::thread::scope(|scope| {
+        let start = |at| scope.spawn(move || rank(Exchange::join_timeout(place.store(at).unwrap(), within).unwrap()));
+        let all: Vec<_> = (0..size).map(start).collect();
+        all.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn is_right(x: &Exchange, what: &str) {
+    let of = |rank: usize| format!("{what} of rank {rank}").into_bytes();
+    assert_eq!(x.all_gather(&of(x.rank())).unwrap(), (0..x.size()).map(of).collect::<Vec<_>>());
+}
+
+/// Whatever goes wrong in a round, also in one in which broadcasts meet, all ranks are in the same round behind it.
+#[test]
+fn after_an_error_all_ranks_are_in_the_same_round() {
+    for (size, round) in [(2, 10), (2, 64), (3, 64), (20, 64)] {
+        for vote in [false, true] {
+            ranks(size, slower(10.0), |x| {
+                (1..round).for_each(|_| x.barrier().unwrap());
+                match (x.rank(), vote) {
+                    (0, _) => assert!(x.broadcast(b"value", 1).is_err()),
+                    (_, false) => assert!(x.all_gather(b"value").is_err()),
+                    (_, true) => assert!(!x.vote(Ok(())).unwrap().unanimous()),
+                }
+                (0..3).for_each(|next| is_right(&x, &format!("call {next}")));
+            });
+        }
+        // What is refused uses up no round.
+        ranks(size, slower(10.0), |x| {
+            (1..round).for_each(|_| x.barrier().unwrap());
+            if x.rank() == 0 {
+                let long = vec![0; MAX_VALUE];
+                for error in [x.all_gather(&long).unwrap_err(), x.broadcast(&long, 0).unwrap_err()] {
+                    assert!(matches!(error, Error::InvalidArgument { what: "value", .. }), "{error}");
+                }
+                assert!(matches!(x.broadcast(&[], size), Err(Error::InvalidArgument { what: "rank", .. })));
+            }
+            is_right(&x, "the next call");
+            // Of the root alone: the values of the others are ignored, whatever they are.
+            let own = if x.rank() == 1 { b"it".to_vec() } else { vec![0; MAX_VALUE] };
+            assert_eq!(x.broadcast(&own, 1).unwrap(), b"it");
+        });
+    }
+}
+
+/// A late rank gets the value of a broadcast, also in a round in which all meet.
+#[test]
+fn a_broadcast_reaches_a_late_rank() {
+    for round in [10, 64] {
+        ranks(2, slower(10.0), |x| {
+            (1..round).for_each(|_| x.barrier().unwrap());
+            if x.rank() == 0 {
+                let short = x.with_timeout(Duration::from_millis(100));
+                assert_eq!(short.broadcast(b"value", 0).is_ok(), round != 64);
+                x.set("over", b"").unwrap();
+            } else {
+                x.get("over").unwrap();
+                assert_eq!(x.broadcast(&[], 0).unwrap(), b"value");
+            }
+            is_right(&x, "the next call");
+        });
+    }
+}
+
+/// Calls of two threads of a rank that overlap: the second waits for the first.
+#[test]
+fn calls_of_several_threads() {
+    for size in [3, 20] {
+        ranks(size, slower(20.0), |x| {
+            for _ in 0..10 {
+                x.barrier().unwrap();
+                if x.rank() == 2 {
+                    std::thread::scope(|scope| {
+                        let first = scope.spawn(|| is_right(&x, "the first"));
+                        std::thread::sleep(Duration::from_millis(20));
+                        is_right(&x, "the second");
+                        first.join().unwrap();
+                    });
+                } else {
+                    std::thread::sleep(Duration::from_millis(40));
+                    is_right(&x, "the first");
+                    is_right(&x, "the second");
+                }
+            }
+        });
+    }
+    // One that waits too long says for what, and the next call is right.
+    ranks(2, slower(20.0), |x| {
+        if x.rank() == 0 {
+            std::thread::scope(|scope| {
+                let first = scope.spawn(|| is_right(&x, "the first"));
+                x.get("has come").unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+                let error = x.with_timeout(Duration::from_millis(50)).all_gather(&[]).unwrap_err();
+                let text = "rank 0: another thread of this rank is in round 1 still, before round 2";
+                assert!(error.to_string().contains(text), "{error}");
+                x.set("go", b"").unwrap();
+                first.join().unwrap();
+            });
+        } else {
+            x.set("has come", b"").unwrap();
+            x.get("go").unwrap();
+            is_right(&x, "the first");
+            assert!(matches!(x.with_timeout(Duration::from_millis(50)).all_gather(&[]), Err(Error::Timeout { .. })));
+        }
+        is_right(&x, "the next call");
     });
 }
 

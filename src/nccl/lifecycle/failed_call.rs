@@ -17,8 +17,12 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 /// and its launch: other ranks may wait for this one within NCCL, and NCCL's state is unknown. Returns the error to report.
 #[cold]
 pub(crate) fn end(members: &[&Inner], operation: &'static str, error: Error) -> Error {
-    // The communicator has ended before: the caller learns why.
+    // One of them has ended before: the caller learns why. The others have counted an operation that they do not launch.
     if let Some(dead) = members.iter().find_map(|inner| inner.refusal(operation)) {
+        let left: Vec<&Inner> = members.iter().copied().filter(|inner| inner.refusal(operation).is_none()).collect();
+        if !left.is_empty() {
+            end_all(&left, &dead.clone().noted("of another communicator, in whose operation it took part"));
+        }
         let stayed_inside = || members.iter().find_map(|inner| inner.stayed_inside(operation));
         return match error {
             Error::Disagreement { .. } | Error::Timeout { .. } => error,
@@ -28,12 +32,16 @@ pub(crate) fn end(members: &[&Inner], operation: &'static str, error: Error) -> 
     }
     let error = check::lost(&error, members.iter().map(|inner| inner.device)).unwrap_or(error);
     root_cause::begin(&error);
+    end_all(members, &error);
+    error
+}
+
+fn end_all(members: &[&Inner], error: &Error) {
     // Before the abort, which takes a while: this process may end meanwhile.
-    members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, &error));
+    members.iter().for_each(|inner| inner.validation.announce_end(inner.rank, error));
     let everybody = Inner::cliques_of(members);
     // The abort belongs to the call, and to its time.
     let timeout = members.iter().map(|inner| inner.timeout()).min().unwrap_or_default();
     let time = SharedDeadline::within(timeout).remaining().min(GRACE).max(A_MOMENT);
-    let _ = abort(&everybody, &error, &Deadline::after(time));
-    error
+    let _ = abort(&everybody, error, &Deadline::after(time));
 }

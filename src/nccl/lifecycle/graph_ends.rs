@@ -22,7 +22,7 @@ use crate::nccl::rank::graphs::TOLD;
 use crate::nccl::rank::inner::Inner;
 use crate::nccl::setup::environment;
 
-/// How long work may be under way on the streams of a rank before it is taken for work that hangs.
+/// How long a launch may be under way before it is taken for one that hangs.
 const SETTLES: Duration = Duration::from_millis(300);
 
 /// How much longer than [`TOLD`] a revoke waits for graphs, whose destruction takes a while itself.
@@ -36,8 +36,8 @@ pub(super) fn end(inner: &Inner) {
 }
 
 /// Ends the graphs of `inner`, which is about to be revoked. If NCCL may have registered memory for
-/// them, waits until CUDA has notified NCCL. Does not wait while work goes on: a launch may wait for
-/// the revoke.
+/// them, waits until CUDA has notified NCCL, which it does not before their launches are done. Does
+/// not wait for a launch that hangs: it may wait for the revoke.
 pub(super) fn before_revoke(inner: &Inner) {
     end(inner);
     if !inner.graphs.are_registered() || !known_bugs::REGISTRATIONS_LEFT.is_running() {
@@ -45,8 +45,9 @@ pub(super) fn before_revoke(inner: &Inner) {
     }
     // A revoke does not look at registrations of memory of `cudaMalloc`.
     let idle = Deadline::after(SETTLES);
-    let are_seen = !environment::registers_allocated() && idle.wait(|| interrupt::is_seen_idle(inner));
-    if are_seen && Deadline::after(TOLD + SLACK).wait(|| inner.graphs.are_told()) {
+    let launches = inner.graphs.launches();
+    let are_done = !environment::registers_allocated() && idle.wait(|| interrupt::are_seen_done(&launches));
+    if are_done && Deadline::after(TOLD + SLACK).wait(|| inner.graphs.are_told()) {
         inner.graphs.set_told_idle();
     } else {
         inner.graphs.set_stranded();

@@ -33,8 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::cuda::Stream;
-use crate::cuda::{Device, Event, is_host_function_running};
+use crate::cuda::{Device, Event, Stream, Tracker, is_host_function_running};
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::lock::Mutex;
@@ -155,27 +154,39 @@ fn spare_others(inner: &Inner) {
 }
 
 /// Whether the streams of `inner` are known to be idle, before any flag is raised.
-pub(super) fn is_seen_idle(inner: &Inner) -> bool {
+#[cfg(nccl_ge_2_28_7)]
+fn is_seen_idle(inner: &Inner) -> bool {
     streams_of(inner).is_some_and(are_seen_idle)
 }
 
+#[cfg(nccl_ge_2_28_7)]
 fn streams_of(inner: &Inner) -> Option<Vec<Stream>> {
     inner.lock_within(&Deadline::after(Duration::ZERO)).map(|guard| guard.streams.all().to_vec())
 }
 
+#[cfg(nccl_ge_2_28_7)]
 fn are_idle(streams: &[Stream]) -> bool {
     streams.iter().all(|stream| stream.is_drained().unwrap_or(true))
 }
 
-/// As [`are_idle`], before any flag is raised. Another thread asks CUDA: a call of the driver that
-/// waits for the very kernels which the flag stops may hold it up. Then they are not idle.
+/// As [`are_idle`], before any flag is raised.
+#[cfg(nccl_ge_2_28_7)]
 fn are_seen_idle(streams: Vec<Stream>) -> bool {
-    if streams.iter().all(|stream| stream.in_flight().places() == 0) {
-        return true;
-    }
+    streams.iter().all(|stream| stream.in_flight().places() == 0) || asked_aside(move || are_idle(&streams))
+}
+
+/// Whether these uses are known to be done, before any flag is raised.
+pub(super) fn are_seen_done(uses: &Arc<Tracker>) -> bool {
+    let uses = Arc::clone(uses);
+    asked_aside(move || uses.is_done().unwrap_or(true))
+}
+
+/// The answer of another thread, which asks CUDA: a call of the driver that waits for the very kernels
+/// which the flag stops may hold it up. Then the answer is no.
+fn asked_aside(is_so: impl FnOnce() -> bool + Send + 'static) -> bool {
     let (answer, answered) = mpsc::channel();
     aside("gpucomm-ask", move || {
-        let _ = answer.send(are_idle(&streams));
+        let _ = answer.send(is_so());
     });
     answered.recv_timeout(LEAVING).unwrap_or(false)
 }

@@ -40,8 +40,8 @@ pub(crate) struct Graphs {
     told_idle: AtomicBool,
     /// Whether NCCL was revoked with what it had registered for graphs.
     stranded: AtomicBool,
-    /// The launches of graphs that have all operations of the communicator. NCCL does not know
-    /// them.
+    /// The launches of graphs. NCCL does not know those of graphs that have all operations of the
+    /// communicator.
     launched: Arc<Tracker>,
     /// Whether NCCL may have registered memory for a graph.
     registers: AtomicBool,
@@ -213,9 +213,12 @@ impl Graphs {
 
     /// Notes a launch on `stream`, or an attempt.
     pub(crate) fn note_launch(&self, stream: &Stream) {
-        if self.are_alone() {
-            self.launched.note(Span::ALL, Access::Write, stream);
-        }
+        self.launched.note(Span::ALL, Access::Write, stream);
+    }
+
+    /// The launches of graphs.
+    pub(crate) fn launches(&self) -> Arc<Tracker> {
+        Arc::clone(&self.launched)
     }
 
     /// Whether all launches are done that NCCL does not know.
@@ -225,7 +228,7 @@ impl Graphs {
 
     /// The launches that NCCL does not know, if there may be some.
     pub(crate) fn unseen(&self) -> Option<Arc<Tracker>> {
-        self.are_alone().then(|| Arc::clone(&self.launched))
+        self.are_alone().then(|| self.launches())
     }
 
     /// Whether there are graphs. Holds none of them, not even for a moment: the memory of a graph
