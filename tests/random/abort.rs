@@ -86,7 +86,9 @@ fn clique(batch: &Batch) -> (bool, Duration) {
             let begin = Instant::now();
             for aborter in &aborters {
                 let outcome = aborter.abort("a random moment");
-                assert_ne!(outcome, AbortOutcome::StillRunning, "an abort has not ended: {repeat}");
+                // A communicator stays if a launch of a graph hangs for which NCCL has registered memory.
+                let stays = outcome == AbortOutcome::StillRunning && program.captures();
+                assert!(stays || outcome != AbortOutcome::StillRunning, "an abort has not ended: {repeat}");
             }
             Some(begin)
         });

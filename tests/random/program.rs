@@ -50,6 +50,11 @@ impl Program {
         self.steps.get(at).map_or("the end".to_owned(), |step| format!("{step:?}"))
     }
 
+    /// Whether it makes graphs with operations of the communicator.
+    pub fn captures(&self) -> bool {
+        self.steps.iter().any(|step| step.captures())
+    }
+
     /// Runs it as one rank.
     pub fn run(&self, comm: &Communicator) -> Result<()> {
         self.run_as(&mut Rank::new(comm)?)

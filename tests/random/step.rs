@@ -49,6 +49,11 @@ pub trait Step: std::fmt::Debug + Send + Sync {
     /// Makes it that of other buffers, of the same lengths and types: steps before it are left out.
     fn rebase(&mut self, _: &Model) {}
 
+    /// Whether it makes graphs with operations of the communicator.
+    fn captures(&self) -> bool {
+        false
+    }
+
     /// Whether the death of a rank ends it, where the store knows of that.
     fn hears_of_deaths(&self) -> bool {
         true

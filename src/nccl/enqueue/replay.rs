@@ -108,6 +108,8 @@ fn replay(
     let own = locked.values().next().filter(|_| parts.len() == 1).and_then(|guard| guard.works.of(stream));
     // Not within a visit: who stays in one for long is taken to hang inside NCCL, and woken.
     launch.begin(own)?;
+    // A revoke then waits for it, or it is refused.
+    let _launching: SmallVec<[_; 4]> = members().map(|inner| inner.graphs.begin_launch()).collect();
     begin_call::begin_visits(members(), OPERATION)?;
     let done = launch.enqueue();
     members().for_each(Inner::end_visit);

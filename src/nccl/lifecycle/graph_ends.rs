@@ -46,7 +46,8 @@ pub(super) fn before_revoke(inner: &Inner) {
     // A revoke does not look at registrations of memory of `cudaMalloc`.
     let idle = Deadline::after(SETTLES);
     let launches = inner.graphs.launches();
-    let are_done = !environment::registers_allocated() && idle.wait(|| interrupt::are_seen_done(&launches));
+    let are_launched = || !inner.graphs.are_launching() && interrupt::are_seen_done(&launches);
+    let are_done = !environment::registers_allocated() && idle.wait(are_launched);
     if are_done && Deadline::after(TOLD + SLACK).wait(|| inner.graphs.are_told()) {
         inner.graphs.set_told_idle();
     } else {

@@ -43,6 +43,8 @@ pub(crate) struct Graphs {
     /// The launches of graphs. NCCL does not know those of graphs that have all operations of the
     /// communicator.
     launched: Arc<Tracker>,
+    /// How many launches are being made.
+    launching: AtomicUsize,
     /// Whether NCCL may have registered memory for a graph.
     registers: AtomicBool,
     /// How many groups NCCL has done since then.
@@ -62,6 +64,7 @@ impl Default for Graphs {
             told_idle: AtomicBool::default(),
             stranded: AtomicBool::default(),
             launched: Arc::new(Tracker::new()),
+            launching: AtomicUsize::default(),
             registers: AtomicBool::default(),
             groups: AtomicU64::default(),
             given_away: AtomicBool::default(),
@@ -74,6 +77,15 @@ struct All {
     graphs: Vec<Weak<dyn Mortal>>,
     /// Why the graphs have ended.
     over: Option<Error>,
+}
+
+/// A launch that is being made.
+pub(crate) struct Launching<'a>(&'a Graphs);
+
+impl Drop for Launching<'_> {
+    fn drop(&mut self) {
+        self.0.launching.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Graphs {
@@ -214,6 +226,18 @@ impl Graphs {
     /// Notes a launch on `stream`, or an attempt.
     pub(crate) fn note_launch(&self, stream: &Stream) {
         self.launched.note(Span::ALL, Access::Write, stream);
+    }
+
+    /// Notes that a launch is being made until the guard is dropped, which comes after
+    /// [`note_launch`](Self::note_launch).
+    pub(crate) fn begin_launch(&self) -> Launching<'_> {
+        self.launching.fetch_add(1, Ordering::SeqCst);
+        Launching(self)
+    }
+
+    /// Whether a launch is being made. Those that begin when the gate is shut are refused.
+    pub(crate) fn are_launching(&self) -> bool {
+        self.launching.load(Ordering::SeqCst) > 0
     }
 
     /// The launches of graphs.

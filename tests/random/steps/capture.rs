@@ -80,6 +80,10 @@ impl Captured {
 }
 
 impl Step for Captured {
+    fn captures(&self) -> bool {
+        true
+    }
+
     fn apply(&self, model: &mut Model) {
         for form in &self.forms {
             for _ in &form.launches {
