@@ -12,7 +12,7 @@ use super::setup::init_options::InitOptions;
 use super::setup::unique_id::UniqueId;
 use crate::cuda::Device;
 use crate::deadline::Deadline;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Several ranks of one communicator.
 impl Communicator {
@@ -145,19 +145,18 @@ pub fn close_all_timeout(comms: impl IntoIterator<Item = Communicator>, timeout:
 /// ```
 #[doc(alias = "ncclCommAbort")]
 pub fn abort_all<A: Into<Aborter>>(comms: impl IntoIterator<Item = A>, reason: &str) -> Vec<AbortOutcome> {
-    abort_all_within(comms, reason, &Deadline::after(GRACE))
+    abort_all_within(comms, &aborted(reason), &Deadline::after(GRACE))
 }
 
-/// As [`abort_all`], which waits no longer than until this deadline.
+/// As [`abort_all`], because of an error. Waits no longer than until this deadline.
 pub(crate) fn abort_all_within<A: Into<Aborter>>(
     comms: impl IntoIterator<Item = A>,
-    reason: &str,
+    cause: &Error,
     deadline: &Deadline,
 ) -> Vec<AbortOutcome> {
     let members: Vec<_> = comms.into_iter().map(|comm| comm.into().inner()).collect();
-    let cause = aborted(reason);
-    root_cause::begin(&cause);
-    abort::abort_each(&members, &cause, deadline)
+    root_cause::begin(cause);
+    abort::abort_each(&members, cause, deadline)
 }
 
 impl From<&Communicator> for Aborter {

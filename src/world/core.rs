@@ -156,7 +156,7 @@ impl Core {
         let communicators: Vec<_> =
             generation.rank_threads.iter().filter_map(|rank_thread| rank_thread.communicator()).collect();
         let abort = |deadline: &Deadline| {
-            drop(abort_all_within(communicators.iter().map(|comm| &**comm), &cause.to_string(), deadline));
+            drop(abort_all_within(communicators.iter().map(|comm| &**comm), cause, deadline));
         };
         let deadline = Deadline::after(patience);
         // Without a wait: a thread that is inside NCCL may hold that up for seconds.

@@ -287,6 +287,8 @@ fn killed(sequenced: bool) {
             Ok(x) => assert_eq!(values(&x).len(), 7),
             Err(failed) => {
                 assert!(failed.buffers.is_some(), "{failed}");
+                // The one that was killed, whoever has noticed it.
+                assert!(failed.error.rank().is_some_and(|killed| killed != rank.rank()), "{:?}", failed.error);
                 lost += 1;
             }
         }
