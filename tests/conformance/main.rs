@@ -24,6 +24,7 @@ mod buckets;
 mod buffers;
 #[cfg(nccl_ge_2_31)]
 mod call_config;
+mod calls_of_two;
 mod capture;
 mod causes;
 mod checked;
