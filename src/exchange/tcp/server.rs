@@ -109,7 +109,7 @@ impl Protocol for Service {
         matches!(session.peer, Peer::Presence { .. })
     }
 
-    fn next(&self, session: &mut Session, input: &[u8]) -> Result<Option<(usize, Self::Request)>, Refusal> {
+    fn next(&self, session: &mut Session, input: &[u8]) -> Result<Option<Frame>, Refusal> {
         // A client that sends the next request before it has its answer breaks the protocol.
         if session.waits_for.is_some() && !input.is_empty() {
             return Err(Refusal::Close);
@@ -196,8 +196,11 @@ impl Protocol for Service {
     }
 }
 
-/// The length of the next whole frame of `input`, and what it says if it is encrypted.
-fn frame(session: &mut Session, input: &[u8]) -> Result<Option<(usize, Option<Vec<u8>>)>, String> {
+/// The length of a frame, and what it says if it is encrypted.
+type Frame = (usize, Option<Vec<u8>>);
+
+/// The next whole frame of `input`.
+fn frame(session: &mut Session, input: &[u8]) -> Result<Option<Frame>, String> {
     let Some((head, rest)) = input.split_first_chunk::<4>() else { return Ok(None) };
     let len = usize::try_from(u32::from_le_bytes(*head)).unwrap_or(usize::MAX);
     let max = if Service::has_greeted(session) { MAX_REQUEST } else { MAX_HELLO };
