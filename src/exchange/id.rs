@@ -68,8 +68,8 @@ impl Exchange {
         let all = self.gather_in(round.number, gather, kind::ALL_GATHER, &own, &deadline);
         if let Err(error @ Error::Timeout { .. }) = &all {
             // A rank that is late would go on with what this one has said, without it.
-            let patience = Deadline::after(deadline.remaining().max(GRACE));
-            let _ = self.put(round.number, operation, kind::ALL_GATHER, &cannot(error), &patience);
+            let soon = Deadline::after((self.timeout() / 5).min(GRACE));
+            let _ = self.put(round.number, operation, kind::ALL_GATHER, &cannot(error), &soon);
         }
         let all = all?.into_iter().enumerate();
         Ok((ready, all.map(|(rank, bytes)| said(operation, rank, bytes)).collect::<Result<_>>()?))
