@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::handle::Exchange;
+use super::live::{self, Live};
 use super::store::{Checked, MAX_KEYS, Store, nonce};
 use super::turns::Turn;
 use super::view::{GRACE, Member, View, not_come, patiently};
@@ -149,7 +150,7 @@ impl Meeting<'_> {
         old.drain(..old.len().saturating_sub(64));
         let mut now = Current { path, generation: generation.unsigned_abs(), id: self.me.id, old };
         let left = || self.deadline.remaining();
-        self.store.set(&answer_key(&now.path, self.rank), &self.me.encode(), left())?;
+        self.answer(&now.path)?;
         self.store.set(&self.now_key(), &now.encode(), left())?;
 
         let arrivals = loop {
@@ -173,16 +174,48 @@ impl Meeting<'_> {
             .iter()
             .fold(Writer::default().count(arrivals.len()), |w, arrival| w.u64(arrival.id).u64(arrival.nonce));
         self.store.set(&format!("{}ok", now.path), &list.0, left().max(GRACE))?;
-        // All ranks have left the earlier generations. One that cannot be removed now stays on the
+        // All ranks have left the earlier generations, but for other threads of theirs. One that cannot be removed now stays on the
         // list.
-        let removed = now.old.iter().try_for_each(|old| self.store.clear(old, left().max(GRACE)));
-        if removed.is_ok() && !now.old.is_empty() {
-            now.old.clear();
+        let live = self.live_of_all(&now)?;
+        let is_live = |old: &String| live.iter().any(|path| path.starts_with(old));
+        let (live, old): (Vec<_>, Vec<_>) = now.old.iter().cloned().partition(is_live);
+        let removed = old.iter().try_for_each(|old| self.store.clear(old, left().max(GRACE)));
+        if removed.is_ok() && !old.is_empty() {
+            now.old = live;
             // The other ranks are in the new generation already. If this fails, the next generation
             // removes the earlier ones again.
             let _ = self.store.set(&self.now_key(), &now.encode(), left().max(GRACE));
         }
         Ok((now, arrivals))
+    }
+
+    /// Answers in the generation at `path`: this start of this rank has come. If other threads of the rank
+    /// are in other generations, rank 0 has to know before that.
+    fn answer(&self, path: &str) -> Result<()> {
+        let mut live = self.store.turn().map_or_else(Vec::new, |place| live::paths(&place));
+        // This thread leaves that one.
+        live.retain(|path| self.from != Some(path));
+        if !live.is_empty() {
+            let list = live.iter().fold(Writer::default().count(live.len()), |writer, path| writer.text(path));
+            self.store.set(&live_key(path, self.rank), &list.0, self.deadline.remaining())?;
+        }
+        self.store.set(&answer_key(path, self.rank), &self.me.encode(), self.deadline.remaining())
+    }
+
+    /// The generations in which other threads of the ranks are that have answered.
+    fn live_of_all(&self, now: &Current) -> Result<Vec<String>> {
+        let mut live = Vec::new();
+        if self.store.turn().is_none() || now.old.is_empty() {
+            return Ok(live);
+        }
+        let keys: Vec<String> = (0..self.size).map(|rank| live_key(&now.path, rank)).collect();
+        for part in keys.chunks(MAX_KEYS) {
+            let part: Vec<&str> = part.iter().map(String::as_str).collect();
+            let values = patiently(&self.deadline, || self.store.get(&part, Duration::ZERO))?;
+            let lists = values.iter().flatten().filter_map(|value| Reader(value).list(|r| Some(r.text()?.to_owned())));
+            live.extend(lists.flatten());
+        }
+        Ok(live)
     }
 
     /// Waits until all ranks have answered, or the deadline passes. Asks for each answer until it is
@@ -231,7 +264,7 @@ impl Meeting<'_> {
                     break (known, arrivals);
                 }
                 self.is_stale.set(self.met(&now.path, Duration::ZERO)?.is_some());
-                self.store.set(&answer_key(&now.path, self.rank), &self.me.encode(), self.deadline.remaining())?;
+                self.answer(&now.path)?;
                 answered.push(now.clone());
             }
             if answered.is_empty() && now.is_some() {
@@ -285,6 +318,7 @@ impl Meeting<'_> {
     /// generation.
     fn meet(self, store: Arc<dyn Store>, roots: &[usize]) -> Result<View> {
         let (now, arrivals) = if self.rank == 0 { self.lead()? } else { self.follow()? };
+        let live = store.turn().map(|place| Live::new(&place, &now.path));
         let members =
             roots.iter().zip(&arrivals).map(|(root, arrival)| Member { root: *root, id: arrival.id }).collect();
         Ok(View {
@@ -296,11 +330,17 @@ impl Meeting<'_> {
             progress: Mutex::default(),
             survivors: OnceLock::new(),
             store,
+            live,
         })
     }
 }
 
 /// The key of the answer of a rank in the generation at `path`.
+/// Where a rank names the generations in which other threads of it are.
+fn live_key(path: &str, rank: usize) -> String {
+    format!("{path}l/{rank}")
+}
+
 fn answer_key(path: &str, rank: usize) -> String {
     format!("{path}j/{rank}")
 }

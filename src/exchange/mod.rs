@@ -87,6 +87,7 @@ mod generation;
 mod handle;
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 mod id;
+mod live;
 #[cfg(feature = "mpi")]
 mod mpi_place;
 mod net;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::combined::Combined;
 use super::digest::short;
+use super::live::Live;
 use super::store::{MAX_KEYS, Store};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
@@ -58,6 +59,8 @@ pub(super) struct View {
     pub(super) progress: Mutex<Progress>,
     /// The view of the ranks that continue without the others, after the ranks have decided so.
     pub(super) survivors: OnceLock<Arc<View>>,
+    /// At a place whose server does not know its clients: that the path is in use.
+    pub(super) live: Option<Live>,
 }
 
 /// A collective call of this rank, until it is dropped.
@@ -140,9 +143,11 @@ impl View {
     pub(super) fn child(&self, base: String, ranks: &[usize]) -> Option<Self> {
         let rank = ranks.iter().position(|rank| *rank == self.rank)?;
         let base = short(base);
+        let path = format!("{base}0/");
         Some(Self {
             store: Arc::clone(&self.store),
-            path: format!("{base}0/"),
+            live: self.live.as_ref().map(|live| live.another(&path)),
+            path,
             base,
             generation: self.generation,
             members: ranks.iter().map(|rank| self.members[*rank]).collect(),

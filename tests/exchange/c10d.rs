@@ -126,6 +126,38 @@ fn threads_of_a_rank_take_turns() {
     }
 }
 
+/// What one pair of threads has said stays when another pair of the same ranks meets, and goes when both have left.
+#[test]
+fn threads_that_meet_leave_others_what_they_have() {
+    let server = C10dPlace::new("127.0.0.1:0").serve(2).unwrap();
+    let place = &C10dPlace::new(server.address());
+    let pair = || {
+        thread::scope(|scope| {
+            let join = |rank| Exchange::join_timeout(place.connect(rank, 2).unwrap(), slower(30.0)).unwrap();
+            [0, 1].map(|rank| scope.spawn(move || join(rank))).map(|one| one.join().unwrap())
+        })
+    };
+    let first = pair();
+    first[0].set("kept", b"yes").unwrap();
+    let part = first[0].subset(&[0]).unwrap();
+    part.set("of a part", b"too").unwrap();
+    let second = pair();
+    second[1].set("kept", b"of the second").unwrap();
+    let third = pair();
+    for (pair, kept) in [(&first, &b"yes"[..]), (&second, b"of the second")] {
+        pair.iter().for_each(|one| assert_eq!(one.with_timeout(slower(2.0)).get("kept").unwrap(), kept));
+    }
+    // A part is enough to keep what all have said.
+    drop((first, second));
+    let fourth = pair();
+    assert_eq!(part.get("of a part").unwrap(), b"too");
+    drop((part, third, fourth));
+    let _last = pair();
+    // The list of earlier generations, of which keys may be left, is the end of what rank 0 publishes.
+    let now = server.get(&["g/now"], slower(5.0)).unwrap().swap_remove(0).expect("a generation");
+    assert_eq!(now[now.len() - 4..], [0; 4], "{now:?}");
+}
+
 #[test]
 fn garbage_harms_nobody() {
     let seed = seed();

@@ -1,10 +1,13 @@
 //! What all ranks do together.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gpucomm::Error;
-use gpucomm::exchange::{Exchange, MAX_VALUE, Threads};
+use gpucomm::exchange::{Exchange, MAX_VALUE, Store, ThreadStore, Threads};
+use gpucomm::{Error, Result};
 
+use crate::hooked_store::{HookedStore, Hooks};
 use crate::support::{everywhere, slower};
 
 #[test]
@@ -27,14 +30,54 @@ fn gather_broadcast_barrier() {
     });
 }
 
-/// The ranks of an exchange between threads, and what each of them returns.
-fn ranks<R: Send>(size: usize, within: Duration, rank: impl Fn(Exchange) -> R + Sync) -> Vec<R> {
+/// Counts what a rank sets.
+struct Sets {
+    store: ThreadStore,
+    count: Arc<AtomicUsize>,
+}
+
+impl Hooks for Sets {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn around<R>(&self, method: &'static str, _: &[&str], _: Duration, call: impl FnOnce() -> Result<R>) -> Result<R> {
+        let done = call();
+        self.count.fetch_add(usize::from(method == "set"), Ordering::SeqCst);
+        done
+    }
+}
+
+/// The ranks of an exchange between threads, with the count of what each has set, and what each of them returns.
+fn ranks_that_count<R: Send>(
+    size: usize,
+    within: Duration,
+    rank: impl Fn(Exchange, Arc<AtomicUsize>) -> R + Sync,
+) -> Vec<R> {
     let (place, rank) = (&Threads::new(size), &rank);
     std::thread::scope(|scope| {
-        let start = |at| scope.spawn(move || rank(Exchange::join_timeout(place.store(at).unwrap(), within).unwrap()));
+        let start = |at| {
+            scope.spawn(move || {
+                let count = Arc::<AtomicUsize>::default();
+                let store = Sets { store: place.store(at).unwrap(), count: Arc::clone(&count) };
+                rank(Exchange::join_timeout(HookedStore(store), within).unwrap(), count)
+            })
+        };
         let all: Vec<_> = (0..size).map(start).collect();
         all.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
+}
+
+fn ranks<R: Send>(size: usize, within: Duration, rank: impl Fn(Exchange) -> R + Sync) -> Vec<R> {
+    ranks_that_count(size, within, |x, _| rank(x))
+}
+
+fn wait_for_a_set(sets: &AtomicUsize, before: usize) {
+    let begin = Instant::now();
+    while sets.load(Ordering::SeqCst) == before {
+        assert!(begin.elapsed() < slower(20.0), "nothing is set");
+        std::thread::yield_now();
+    }
 }
 
 fn is_right(x: &Exchange, what: &str) {
@@ -98,18 +141,20 @@ fn a_broadcast_reaches_a_late_rank() {
 #[test]
 fn calls_of_several_threads() {
     for size in [3, 20] {
-        ranks(size, slower(20.0), |x| {
+        ranks_that_count(size, slower(20.0), |x, sets| {
             for _ in 0..10 {
                 x.barrier().unwrap();
                 if x.rank() == 2 {
+                    let before = sets.load(Ordering::SeqCst);
                     std::thread::scope(|scope| {
                         let first = scope.spawn(|| is_right(&x, "the first"));
-                        std::thread::sleep(Duration::from_millis(20));
+                        wait_for_a_set(&sets, before);
                         is_right(&x, "the second");
                         first.join().unwrap();
                     });
                 } else {
-                    std::thread::sleep(Duration::from_millis(40));
+                    // Both of the other rank are under way then.
+                    std::thread::sleep(Duration::from_millis(20));
                     is_right(&x, "the first");
                     is_right(&x, "the second");
                 }
@@ -117,12 +162,12 @@ fn calls_of_several_threads() {
         });
     }
     // One that waits too long says for what, and the next call is right.
-    ranks(2, slower(20.0), |x| {
+    ranks_that_count(2, slower(20.0), |x, sets| {
         if x.rank() == 0 {
+            let before = sets.load(Ordering::SeqCst);
             std::thread::scope(|scope| {
                 let first = scope.spawn(|| is_right(&x, "the first"));
-                x.get("has come").unwrap();
-                std::thread::sleep(Duration::from_millis(20));
+                wait_for_a_set(&sets, before);
                 let error = x.with_timeout(Duration::from_millis(50)).all_gather(&[]).unwrap_err();
                 let text = "rank 0: another thread of this rank is in round 1 still, before round 2";
                 assert!(error.to_string().contains(text), "{error}");
@@ -130,7 +175,6 @@ fn calls_of_several_threads() {
                 first.join().unwrap();
             });
         } else {
-            x.set("has come", b"").unwrap();
             x.get("go").unwrap();
             is_right(&x, "the first");
             assert!(matches!(x.with_timeout(Duration::from_millis(50)).all_gather(&[]), Err(Error::Timeout { .. })));
