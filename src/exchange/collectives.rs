@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::combined::Combined;
 use super::handle::Exchange;
 use super::store::{MAX_VALUE, check_rank};
-use super::view::{FIRST_LOOK, GRACE};
+use super::view::{FIRST_LOOK, GRACE, Round};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -21,6 +21,8 @@ pub(super) mod kind {
     pub(in crate::exchange) const BARRIER: u8 = 3;
     pub(in crate::exchange) const VOTE: u8 = 4;
     pub(in crate::exchange) const SPLIT: u8 = 5;
+    /// The rank has refused its call, or could not make it.
+    pub(in crate::exchange) const REFUSED: u8 = 6;
 
     /// Its name, for messages.
     pub(in crate::exchange) fn name(kind: Option<&u8>) -> String {
@@ -30,6 +32,7 @@ pub(super) mod kind {
             Some(&BARRIER) => "barrier".to_owned(),
             Some(&VOTE) => "vote".to_owned(),
             Some(&SPLIT) => "split".to_owned(),
+            Some(&REFUSED) => "a call that failed there before it began".to_owned(),
             Some(other) => format!("something unknown ({other})"),
             None => "nothing".to_owned(),
         }
@@ -116,11 +119,10 @@ impl Exchange {
     /// range.
     pub fn broadcast(&self, value: &[u8], root: usize) -> Result<Vec<u8>> {
         let operation = "Exchange::broadcast";
-        check_rank(operation, root, self.size())?;
         let own = if self.rank() == root { value } else { &[] };
-        check_len(operation, own)?;
-        let (begun, deadline) = (self.view.round(), self.deadline());
-        begun.wait_for_turn(operation, &deadline)?;
+        let is_right = check_rank(operation, root, self.size()).and_then(|()| check_len(operation, own));
+        let deadline = self.deadline();
+        let begun = self.begin(operation, is_right, &deadline)?;
         let round = begun.number;
         if round.is_multiple_of(MEET) {
             return Ok(self.gather_in(round, operation, kind::BROADCAST, own, &deadline)?.swap_remove(root));
@@ -140,11 +142,27 @@ impl Exchange {
     }
 
     fn gather(&self, operation: &'static str, kind: u8, value: &[u8]) -> Result<Vec<Vec<u8>>> {
-        // What is refused is no call, and uses up no round: the others have come to none either.
-        check_len(operation, value)?;
-        let (round, deadline) = (self.view.round(), self.deadline());
-        round.wait_for_turn(operation, &deadline)?;
+        let deadline = self.deadline();
+        let round = self.begin(operation, check_len(operation, value), &deadline)?;
         self.gather_in(round.number, operation, kind, value, &deadline)
+    }
+
+    /// Begins a collective call when it is its turn. A call that is not right, or does not get its turn,
+    /// is told to the others, which have come to the same round.
+    pub(super) fn begin(
+        &self,
+        operation: &'static str,
+        is_right: Result<()>,
+        deadline: &Deadline,
+    ) -> Result<Round<'_>> {
+        let round = self.view.round();
+        let begun = is_right.and_then(|()| round.wait_for_turn(operation, deadline, || false));
+        if let Err(error) = begun {
+            let soon = Deadline::after((self.timeout() / 5).min(GRACE));
+            let _ = self.put_counted(round.number, operation, kind::REFUSED, &[], &soon);
+            return Err(error);
+        }
+        Ok(round)
     }
 
     pub(super) fn gather_in(

@@ -64,8 +64,9 @@ impl Exchange {
             }
         };
         let (round, deadline, gather) = (self.view.round(), self.deadline(), "Exchange::all_gather");
-        round.wait_for_turn(gather, &deadline)?;
-        let all = self.gather_in(round.number, gather, kind::ALL_GATHER, &own, &deadline);
+        let all = round
+            .wait_for_turn(gather, &deadline, || false)
+            .and_then(|()| self.gather_in(round.number, gather, kind::ALL_GATHER, &own, &deadline));
         if let Err(error @ Error::Timeout { .. }) = &all {
             // A rank that is late would go on with what this one has said, without it.
             let soon = Deadline::after((self.timeout() / 5).min(GRACE));

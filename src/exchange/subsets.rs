@@ -87,8 +87,8 @@ impl Exchange {
     pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Self>> {
         let operation = "Exchange::split";
         let mine = Writer::default().u8(color.is_some().into()).u64(color.unwrap_or_default()).u64(key.cast_unsigned());
-        let (begun, deadline) = (self.view.round(), self.deadline());
-        begun.wait_for_turn(operation, &deadline)?;
+        let deadline = self.deadline();
+        let begun = self.begin(operation, Ok(()), &deadline)?;
         let round = begun.number;
         let all = self.gather_in(round, operation, kind::SPLIT, &mine.0, &deadline)?;
         let Some(color) = color else { return Ok(None) };

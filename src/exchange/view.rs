@@ -11,7 +11,7 @@ use super::live::Live;
 use super::store::{MAX_KEYS, Store};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
-use crate::lock::{Mutex, MutexGuard};
+use crate::lock::{Mutex, MutexGuard, is_forked};
 
 /// The longest single request to the store while a rank waits. A store that notices the end of a rank
 /// answers earlier.
@@ -71,11 +71,17 @@ pub(super) struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Waits until the calls of this rank are done that began before this one, on other threads. When all
-    /// ranks have come to a round, none of them then reads the values of an earlier one.
-    pub(super) fn wait_for_turn(&self, operation: &'static str, deadline: &Deadline) -> Result<()> {
+    /// Waits until the calls of this rank are done that began before this one, on other threads, or it
+    /// `gives_up`. When all ranks have come to a round, none of them then reads the values of an earlier one.
+    pub(super) fn wait_for_turn(
+        &self,
+        operation: &'static str,
+        deadline: &Deadline,
+        gives_up: impl Fn() -> bool,
+    ) -> Result<()> {
         let is_first = || self.view.progress().under_way.first() == Some(&self.number);
-        if deadline.wait(is_first) {
+        // The threads of a parent are not in a forked child, whose store refuses the call.
+        if deadline.wait(|| is_first() || gives_up() || is_forked()) {
             return Ok(());
         }
         let (rank, earlier) = (self.view.rank, self.view.progress().under_way.first().copied());

@@ -101,7 +101,7 @@ impl Exchange {
         let operation = "Exchange::vote";
         let deadline = self.deadline();
         let begun = self.view.round();
-        begun.wait_for_turn(operation, &deadline)?;
+        let turn = begun.wait_for_turn(operation, &deadline, || self.refusal().is_some());
         let round = begun.number;
         let ballot = match &ballot {
             Ok(()) => Writer::default().u8(YES).text(clipped(matter)),
@@ -110,7 +110,9 @@ impl Exchange {
         // A rank that votes shortly before the deadline learns the result, too, even if the store
         // is busy for a moment.
         let patience = Deadline::after(deadline.remaining().max(GRACE));
+        let ballot = if turn.is_ok() { ballot } else { Writer::default().u8(NO).text("its turn has not come in time") };
         self.persist(&patience, |within| self.put(round, operation, kind::VOTE, &ballot.0, &Deadline::after(within)))?;
+        turn?;
         let keys: Vec<_> = (0..self.size()).map(|rank| (rank, self.round_key(round, rank))).collect();
         let verdict = format!("{}c/{round}/verdict", self.view.path);
         let is_over = |came: &[Came]| Ok(self.refusal().is_some() || !came.contains(&Came::NotYet));

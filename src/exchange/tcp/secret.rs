@@ -124,10 +124,10 @@ mod keyed {
     impl FrameCipher {
         /// Seals the next frame that is sent, which consists of these parts. `None` if it is too long for the cipher, at 256 GiB.
         pub(in crate::exchange::tcp) fn seal<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
-            let mut frame = Vec::new();
-            parts.for_each(|part| frame.extend_from_slice(part));
+            let parts: Vec<_> = parts.collect();
+            let mut frame = Vec::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + SEAL);
+            parts.into_iter().for_each(|part| frame.extend_from_slice(part));
             let nonce = self.sent.next();
-            frame.reserve_exact(SEAL);
             self.sent.key.seal_in_place_append_tag(nonce, Aad::empty(), &mut frame).ok()?;
             Some(frame)
         }

@@ -32,6 +32,7 @@ use crate::nccl::lifecycle::failed_call;
 use crate::nccl::rank::gate::LockedAll;
 use crate::nccl::rank::guarded::Guarded;
 use crate::nccl::rank::inner::Inner;
+use crate::nccl::rank::recent::NOWHERE;
 use crate::nccl::validate::connects::Connects;
 use crate::nccl::validate::failure::Failure;
 use crate::nccl::validate::launch::group::before_group;
@@ -58,7 +59,7 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
     self_messages::check_alone(call)?;
     captured::check(call)?;
     let _waits = SharedDeadline::begin();
-    make_room(call, LAUNCH).map_err(|error| ended_if_lost(call, error))?;
+    make_room(call, LAUNCH, &[call.comm]).map_err(|error| ended_if_lost(call, error))?;
     first_launch::wait(call)?;
     let (mut guard, handle) = inner.begin_call(call.operation)?;
     captured::wait_for_launches(call)?;
@@ -89,9 +90,9 @@ pub(crate) fn one(call: &Call<'_>) -> Result<()> {
 
 /// Waits until the stream of `call` has room for it. Called before the communicator is locked: an abort takes the same lock.
 #[inline]
-fn make_room(call: &Call<'_>, cost: u64) -> Result<()> {
-    let inner = call.comm;
-    call.stream.room_or_part(cost, call.operation, || inner.timeout(), || inner.refusal(call.operation))
+fn make_room(call: &Call<'_>, cost: u64, members: &[&Inner]) -> Result<()> {
+    let refusal = || members.iter().find_map(|inner| inner.refusal(call.operation));
+    call.stream.room_or_part(cost, call.operation, || call.comm.timeout(), refusal)
 }
 
 /// Submits the calls of one operation: a single one as it is, several as a group.
@@ -132,7 +133,7 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
     for (call, cost) in &costs {
         // A group that is launched in parts makes room for each part.
         let cost = if fits { *cost } else { LAUNCH };
-        make_room(call, cost).map_err(|error| ended_if_lost(call, error))?;
+        make_room(call, cost, &inners).map_err(|error| ended_if_lost(call, error))?;
     }
     calls.iter().try_for_each(first_launch::wait)?;
     let launched = {
@@ -168,7 +169,13 @@ pub(crate) fn group(calls: &[Call<'_>]) -> Result<()> {
         })
     };
     // After the locks are released: an abort takes them.
-    launched.map_err(|error| failed_call::end(&inners, operation, error))
+    launched.map_err(|error| {
+        let has_counted = |inner: &Inner| {
+            let mut own = calls.iter().filter(|call| std::ptr::eq(call.comm, inner));
+            inner.validation.over_exchange().is_some() || own.any(|call| call.agreed.get() != NOWHERE)
+        };
+        failed_call::end_counted(&inners, has_counted, operation, error)
+    })
 }
 
 /// The communicators of `calls`, in the order in which every thread locks them, so that two groups never wait for each other.
@@ -210,7 +217,7 @@ fn launch_parts<'a>(
         let costs = launch_cost::costs(&calls);
         for (call, cost) in &costs {
             // With the locks held, so that no other call comes between the parts. An abort ends this wait, and then gets them.
-            make_room(call, *cost)?;
+            make_room(call, *cost, &[call.comm])?;
         }
         launch::group(&calls, &costs, members, &Besides::new())?;
     }

@@ -17,9 +17,22 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 /// and its launch: other ranks may wait for this one within NCCL, and NCCL's state is unknown. Returns the error to report.
 #[cold]
 pub(crate) fn end(members: &[&Inner], operation: &'static str, error: Error) -> Error {
-    // One of them has ended before: the caller learns why. The others have counted an operation that they do not launch.
+    end_counted(members, |_| true, operation, error)
+}
+
+/// As [`end`]. If one of them has ended before, of the others those end that have counted an operation, which this rank does not
+/// launch.
+#[cold]
+pub(crate) fn end_counted(
+    members: &[&Inner],
+    has_counted: impl Fn(&Inner) -> bool,
+    operation: &'static str,
+    error: Error,
+) -> Error {
+    // The caller learns why.
     if let Some(dead) = members.iter().find_map(|inner| inner.refusal(operation)) {
-        let left: Vec<&Inner> = members.iter().copied().filter(|inner| inner.refusal(operation).is_none()).collect();
+        let goes_on = |inner: &&Inner| inner.refusal(operation).is_none() && has_counted(inner);
+        let left: Vec<&Inner> = members.iter().copied().filter(goes_on).collect();
         if !left.is_empty() {
             end_all(&left, &dead.clone().noted("of another communicator, in whose operation it took part"));
         }

@@ -78,7 +78,9 @@ pub(crate) fn before_replay(parts: &[Replay<'_>]) -> Result<SmallVec<[u64; 4]>, 
             let waited = patience.wait(OPERATION, &members, far_behind(OPERATION), slow, || behind(slow));
             waited.map_err(|error| match error {
                 // Ranks in other processes have been told.
-                Error::Timeout { .. } if before == all && announced.iter().all(Option::is_none) => {
+                Error::Timeout { .. } | Error::Aborted { .. } | Error::Revoked { .. }
+                    if before == all && announced.iter().all(Option::is_none) =>
+                {
                     Failure::Retryable(error)
                 }
                 _ => Failure::Fatal(error),
