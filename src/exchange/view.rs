@@ -11,7 +11,7 @@ use super::live::Live;
 use super::store::{MAX_KEYS, Store};
 use crate::deadline::{Deadline, backoff};
 use crate::error::{Error, Result};
-use crate::lock::{Mutex, MutexGuard, is_forked};
+use crate::lock::{Mutex, MutexGuard};
 
 /// The longest single request to the store while a rank waits. A store that notices the end of a rank
 /// answers earlier.
@@ -80,8 +80,14 @@ impl Round<'_> {
         gives_up: impl Fn() -> bool,
     ) -> Result<()> {
         let is_first = || self.view.progress().under_way.first() == Some(&self.number);
+        if is_first() {
+            return Ok(());
+        }
         // The threads of a parent are not in a forked child, whose store refuses the call.
-        if deadline.wait(|| is_first() || gives_up() || is_forked()) {
+        if let Err(error @ Error::InvalidUsage { .. }) = self.view.store.get(&[&self.view.path], Duration::ZERO) {
+            return Err(error);
+        }
+        if deadline.wait(|| is_first() || gives_up()) {
             return Ok(());
         }
         let (rank, earlier) = (self.view.rank, self.view.progress().under_way.first().copied());

@@ -1,8 +1,11 @@
 //! A forked child that drops a server or a store of its parent, which goes on using it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gpucomm::exchange::{C10dPlace, Directory, Store, TcpPlace};
+use gpucomm::Error;
+use gpucomm::exchange::{C10dPlace, Directory, Exchange, Store, TcpPlace, Threads};
+
+use crate::support::slower;
 
 /// Runs `act` in a forked child. Returns the status with which the child ends.
 fn in_child(act: impl FnOnce()) -> i32 {
@@ -60,4 +63,26 @@ fn store_that_serves_stays_with_the_parent() {
     let mut c10d = Some(C10dPlace::new("127.0.0.1:0").serve(1).unwrap());
     assert_eq!(in_child(|| drop(c10d.take())), 0);
     c10d.as_ref().unwrap().set("key", b"value", WITHIN).expect("the server is the parent's");
+}
+
+#[test]
+fn a_call_in_a_child_waits_for_no_thread_of_the_parent() {
+    let place = &Threads::new(2);
+    let join = |rank| Exchange::join_timeout(place.store(rank).unwrap(), slower(60.0)).unwrap();
+    let [first, other] =
+        std::thread::scope(|scope| [0, 1].map(|rank| scope.spawn(move || join(rank))).map(|one| one.join().unwrap()));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| first.barrier().unwrap());
+        // It waits, or comes to that soon.
+        std::thread::sleep(Duration::from_millis(50));
+        let code = in_child(|| {
+            let begin = Instant::now();
+            let error = first.all_gather(b"of a child").unwrap_err();
+            assert!(matches!(error, Error::InvalidUsage { .. }), "{error}");
+            assert!(begin.elapsed() < slower(20.0), "{:?}", begin.elapsed());
+        });
+        assert_eq!(code, 0);
+        other.barrier().unwrap();
+        waits.join().unwrap();
+    });
 }
