@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 /// A lane: its requests keep their order, whatever goes on in other lanes. One task of each process submits to it, say, or several that agree on an
 /// order.
 ///
-/// Where the world has a sequencer ([`WorldOptions::with_sequenced`](super::WorldOptions::with_sequenced)), all ranks take the requests of all lanes in one order, in whatever order
-/// their tasks come to them.
+/// The world has a sequencer ([`WorldOptions::with_sequenced`](super::WorldOptions::with_sequenced)): all ranks take the requests of all lanes in one order, in whatever order
+/// their tasks come to them. Other worlds refuse requests that have a lane.
 ///
 /// ```
 /// use gpucomm::world::{Lane, World, WorldOptions};

@@ -274,6 +274,14 @@ impl Rank {
             return Err(Error::argument(request.operation(), "device", expected, format!("{wanted}, with {kind}")));
         }
         let Terms { rank, generation, lane, .. } = &*self.terms;
+        // The order of submission counts in such a world: equal requests of different lanes would be taken for each other.
+        if let Some(lane) = lane
+            && !self.core.options.sequenced
+        {
+            let expected = "a lane only in a world with WorldOptions::with_sequenced(true)";
+            let got = format!("{:?} in a world without", lane.name);
+            return Err(Error::argument(request.operation(), "lane", expected, got));
+        }
         if let Some(lane) = lane
             && !lane.has(*rank)
         {

@@ -95,6 +95,18 @@ fn ranks_and_lanes_that_there_are_not() {
     assert!(failed.error.to_string().contains("ranks below 2, got one with rank 2"), "{failed}");
 }
 
+/// Ranks that come to two lanes in different orders would take requests of one for those of the other.
+#[test]
+fn a_lane_in_a_world_that_is_not_sequenced() {
+    let world = world(2, WorldOptions::new());
+    for rank in world.ranks() {
+        let failed = rank.with_lane(&Lane::new("a")).submit(requests::barrier()).wait().unwrap_err();
+        assert_eq!(failed.reason, Reason::Refused);
+        assert!(failed.error.to_string().contains("with_sequenced(true), got \"a\" in a world without"), "{failed}");
+    }
+    world.barrier().wait().unwrap();
+}
+
 #[test]
 fn parts_that_there_are_not() {
     let device = world(1, WorldOptions::default()).devices()[0];
