@@ -182,15 +182,15 @@
 //! How requests are submitted, by whom they are awaited, and for all ranks at once:
 //!
 //! ```
-//! use gpucomm::world::{Overflow, World, health::Health};
+//! use gpucomm::world::{Lane, Overflow, World, WorldOptions, health::Health};
 //! use gpucomm::{Device, DeviceBuffer, ReduceOp, Result, Stream};
 //! use std::time::Duration;
 //!
 //! fn main() -> Result<()> {
-//!     let world = World::new(&Device::all()?)?;
+//!     let world = World::new_with(&Device::all()?, &WorldOptions::new().with_sequenced(true))?;
 //!     let size = world.size();
 //!     // A rank may be told how requests are to be submitted.
-//!     let rank = world.rank(0)?.with_overflow(Overflow::Refuse);
+//!     let rank = world.rank(0)?.with_lane(&Lane::new("maintenance")).with_overflow(Overflow::Refuse);
 //!     assert_eq!(rank.generation(), 1);
 //!     let answers = world.barrier().into_answers().map_err(gpucomm::Error::from)?;
 //!     assert_eq!(answers.len(), size);
