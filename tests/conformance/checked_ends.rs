@@ -57,7 +57,8 @@ pub fn one_is_missing(role: Role) {
             assert!(dump.contains(&format!("\"comparison\": \"rank {} {who}", role.rank)), "{dump}");
         }
         // Whoever is first tells the others.
-        (Error::Aborted { reason, .. }, _) => assert!(reason.contains("of another process"), "{error}"),
+        (Error::Aborted { .. }, true) => assert_eq!(error.rank(), Some(role.size - 1), "{error}"),
+        (Error::Aborted { reason, .. }, false) => assert!(reason.contains("of another process"), "{error}"),
         _ => panic!("{error:?}"),
     }
     println!("told: {error}");
