@@ -100,7 +100,8 @@ impl Exchange {
     /// Returns the bytes of `root` on all ranks. The values of the other ranks are ignored.
     ///
     /// The root does not wait for the others, except in each 64th round, where all ranks meet so
-    /// that old values can be removed. So nobody learns it if ranks name different roots.
+    /// that old values can be removed. Ranks that name different roots therefore get different values,
+    /// and no error.
     ///
     /// ```
     /// # use gpucomm::UniqueId;
@@ -147,8 +148,13 @@ impl Exchange {
         self.gather_in(round.number, operation, kind, value, &deadline)
     }
 
-    /// Begins a collective call when it is its turn. A call that is not right, or does not get its turn,
-    /// is told to the others, which have come to the same round.
+    /// The deadline for telling the others that a call has failed here.
+    pub(super) fn soon(&self) -> Deadline {
+        Deadline::after((self.timeout() / 5).min(GRACE))
+    }
+
+    /// Begins a collective call when it is its turn. If the call is not right, or does not get its turn,
+    /// this rank tells the others, which are in the same round.
     pub(super) fn begin(
         &self,
         operation: &'static str,
@@ -158,7 +164,7 @@ impl Exchange {
         let round = self.view.round();
         let begun = is_right.and_then(|()| round.wait_for_turn(operation, deadline, || false));
         if let Err(error) = begun {
-            let soon = Deadline::after((self.timeout() / 5).min(GRACE));
+            let soon = self.soon();
             let _ = self.put_counted(round.number, operation, kind::REFUSED, &[], &soon);
             return Err(error);
         }

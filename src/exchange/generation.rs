@@ -107,14 +107,19 @@ impl Meeting<'_> {
 
     /// The ranks that have answered in the generation at `path`.
     fn arrivals(&self, path: &str) -> Result<Vec<Option<Arrival>>> {
-        let keys: Vec<String> = (0..self.size).map(|rank| answer_key(path, rank)).collect();
-        let mut arrivals = Vec::with_capacity(self.size);
+        let values = self.of_all(|rank| answer_key(path, rank))?;
+        Ok(values.into_iter().map(|value| value.and_then(|value| Arrival::decode(Reader(&value)))).collect())
+    }
+
+    /// What each rank has set under its key so far.
+    fn of_all(&self, key: impl Fn(usize) -> String) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<String> = (0..self.size).map(key).collect();
+        let mut all = Vec::with_capacity(self.size);
         for part in keys.chunks(MAX_KEYS) {
             let part: Vec<&str> = part.iter().map(String::as_str).collect();
-            let values = patiently(&self.deadline, || self.store.get(&part, Duration::ZERO))?;
-            arrivals.extend(values.into_iter().map(|value| value.and_then(|value| Arrival::decode(Reader(&value)))));
+            all.extend(patiently(&self.deadline, || self.store.get(&part, Duration::ZERO))?);
         }
-        Ok(arrivals)
+        Ok(all)
     }
 
     fn missing(&self, path: &str) -> Result<String> {
@@ -204,18 +209,12 @@ impl Meeting<'_> {
 
     /// The generations in which other threads of the ranks are that have answered.
     fn live_of_all(&self, now: &Current) -> Result<Vec<String>> {
-        let mut live = Vec::new();
         if self.store.turn().is_none() || now.old.is_empty() {
-            return Ok(live);
+            return Ok(Vec::new());
         }
-        let keys: Vec<String> = (0..self.size).map(|rank| live_key(&now.path, rank)).collect();
-        for part in keys.chunks(MAX_KEYS) {
-            let part: Vec<&str> = part.iter().map(String::as_str).collect();
-            let values = patiently(&self.deadline, || self.store.get(&part, Duration::ZERO))?;
-            let lists = values.iter().flatten().filter_map(|value| Reader(value).list(|r| Some(r.text()?.to_owned())));
-            live.extend(lists.flatten());
-        }
-        Ok(live)
+        let values = self.of_all(|rank| live_key(&now.path, rank))?;
+        let list = |value: &Vec<u8>| Reader(value).list(|reader| Some(reader.text()?.to_owned()));
+        Ok(values.iter().flatten().filter_map(list).flatten().collect())
     }
 
     /// Waits until all ranks have answered, or the deadline passes. Asks for each answer until it is
@@ -336,7 +335,7 @@ impl Meeting<'_> {
 }
 
 /// The key of the answer of a rank in the generation at `path`.
-/// Where a rank names the generations in which other threads of it are.
+/// The key under which a rank names the generations that its other threads are in.
 fn live_key(path: &str, rank: usize) -> String {
     format!("{path}l/{rank}")
 }

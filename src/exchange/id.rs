@@ -3,11 +3,9 @@
 #[cfg(any(feature = "nccl", feature = "nvshmem"))]
 use super::collectives::kind;
 use super::handle::Exchange;
-#[cfg(any(feature = "nccl", feature = "nvshmem"))]
-use super::view::GRACE;
 #[cfg(feature = "nccl")]
 use super::vote::No;
-#[cfg(any(feature = "nccl", feature = "nvshmem"))]
+#[cfg(feature = "nccl")]
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -69,7 +67,7 @@ impl Exchange {
             .and_then(|()| self.gather_in(round.number, gather, kind::ALL_GATHER, &own, &deadline));
         if let Err(error @ Error::Timeout { .. }) = &all {
             // A rank that is late would go on with what this one has said, without it.
-            let soon = Deadline::after((self.timeout() / 5).min(GRACE));
+            let soon = self.soon();
             let _ = self.put(round.number, operation, kind::ALL_GATHER, &cannot(error), &soon);
         }
         let all = all?.into_iter().enumerate();

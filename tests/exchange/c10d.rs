@@ -126,7 +126,8 @@ fn threads_of_a_rank_take_turns() {
     }
 }
 
-/// What one pair of threads has said stays when another pair of the same ranks meets, and goes when both have left.
+/// A pair of threads keeps its keys when another pair of the same ranks meets. The next meeting removes the keys of pairs that
+/// have left.
 #[test]
 fn threads_that_meet_leave_others_what_they_have() {
     let server = C10dPlace::new("127.0.0.1:0").serve(2).unwrap();

@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// None of them is told to try again in a second.
+    /// The server lets all of them wait; without room, a client tries again after a second.
     #[test]
     fn many_clients_wait_to_be_let_in() {
         let limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();

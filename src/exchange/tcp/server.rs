@@ -84,7 +84,7 @@ enum Peer {
 
 impl Protocol for Service {
     type Session = Session;
-    /// What an encrypted frame says. The bytes of another one are what it says.
+    /// The content of an encrypted frame. `None` for a frame in plain text.
     type Request = Option<Vec<u8>>;
 
     fn limits(&self) -> Limits {
